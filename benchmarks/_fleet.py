@@ -17,7 +17,7 @@ from numakube.kubelet.manager_settings import settings_of
 from numakube.topology.model_report import nrt_of
 from numakube_lab.exporters import install_definition
 from numakube_lab.lab_cluster import uniform_plans
-from numakube_lab.nodes.node_documents import Offer, base_offer, node_document
+from numakube_lab.nodes.node_documents import NodeOffer, base_offer, node_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ async def _create(
     for plan in plans:
         base = base_offer(plan)
         devices = {name: len(members) for name, members in plan.machine.devices.items()}
-        offer = Offer({**base.capacity, **devices}, {**base.allocatable, **devices})
+        offer = NodeOffer({**base.capacity, **devices}, {**base.allocatable, **devices})
         document = node_document(plan, offer, address="10.0.0.1", cidr="10.1.0.0/24", now=now)
         await client.create(NODES, {"apiVersion": "v1", "kind": "Node", **document})
         # New nodes are tainted until a controller sees that they are ready; there is none here.

@@ -18,9 +18,9 @@ from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.values.resources import CPU, MEMORY
 from numakube.values.topology_policy import TopologyScope
 from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import admit, rate
-from numakube_placement.koordinator.placement_rule import Refusal, rule_for
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, rule_for
 from numakube_placement.koordinator.read_pod import wish_of
 
 if TYPE_CHECKING:
@@ -62,19 +62,19 @@ def stream(seed: int) -> list[tuple[int, ...]]:
 
 def place_all(sizes: Sequence[tuple[int, ...]], scope: TopologyScope) -> list[bool]:
     """Place the pods one after the other; return which of them had room."""
-    ledgers = [Ledger.of(node_of(f"node-{index}"), {}) for index in range(_NODES)]
+    ledgers = [NodeLedger.of(node_of(f"node-{index}"), {}) for index in range(_NODES)]
     return [place(ledgers, pod_of(f"pod-{index}", one, scope)) for index, one in enumerate(sizes)]
 
 
-def place(ledgers: list[Ledger], pod: Pod) -> bool:
+def place(ledgers: list[NodeLedger], pod: Pod) -> bool:
     """Put *pod* where it is rated best; tell whether any node can take it."""
     wish = wish_of(pod)
-    best: tuple[int, int, Ledger] | None = None
+    best: tuple[int, int, NodeLedger] | None = None
     for index, ledger in enumerate(ledgers):
         rule = rule_for(wish, ledger.facts)
-        assert not isinstance(rule, Refusal), rule
+        assert not isinstance(rule, PlacementRefusal), rule
         allotment = admit(ledger, wish, rule)
-        if isinstance(allotment, Refusal):
+        if isinstance(allotment, PlacementRefusal):
             continue
         rating = rate(ledger, allotment, rule)
         if best is None or rating > best[0]:

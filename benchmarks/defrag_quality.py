@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube_planning.defrag.defrag_plan import Plan
+    from numakube_planning.defrag.defrag_plan import MovePlan
 
 SHAPE: Final = "2 sockets, 4 cores, smt 1, 16Gi"
 CLUSTERS: Final = 40
@@ -123,7 +123,7 @@ def _is_new(state: _State, known: set[object]) -> bool:
     return key not in known and not known.add(key)  # type: ignore[func-returns-value]
 
 
-def planned(world: World, wanted: Pod) -> Plan:
+def planned(world: World, wanted: Pod) -> MovePlan:
     """Return our plan."""
     return plan_moves(engine_of(world.facts()), [wanted])
 

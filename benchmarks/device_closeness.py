@@ -50,8 +50,8 @@ from numakube.topology.model_report import nrt_of
 from numakube.values.cpuset import CpuSet
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
-from numakube_placement.koordinator.placement_rule import Refusal
+from numakube_placement.koordinator.node_ledger import NodeLedger
+from numakube_placement.koordinator.placement_rule import PlacementRefusal
 from numakube_placement.koordinator.pod_wish import DeviceWish
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class ChosenWorld:
             f"n{number:03d}": from_shape(_MACHINES[number % len(_MACHINES)])
             for number in range(nodes)
         }
-        self._ledgers = {name: Ledger.of(self._facts(name), {}) for name in self._machines}
+        self._ledgers = {name: NodeLedger.of(self._facts(name), {}) for name in self._machines}
 
     def _facts(self, name: str) -> NodeFacts:
         machine = self._machines[name]
@@ -267,7 +267,7 @@ class ChosenWorld:
         for name in sorted(self._ledgers, key=self._free):
             for mask in (0b01, 0b10, None):
                 given = allot_devices(self._ledgers[name], wish, mask=mask)
-                if isinstance(given, Refusal):
+                if isinstance(given, PlacementRefusal):
                     continue
                 allotment = Allotment(total=Share(devices=given))
                 self._ledgers[name] = self._ledgers[name].with_pod(_uid(arrival), allotment)

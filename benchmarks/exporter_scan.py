@@ -27,7 +27,7 @@ from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
@@ -177,7 +177,7 @@ async def _scan(
     moments.append(time.process_time())
     inputs = replace(inputs, checkpoints=read_checkpoints(files))
     moments.append(time.process_time())
-    report = topology_of(inputs, ReportOptions(node_name="node"), cause=Cause.REACTIVE)
+    report = topology_of(inputs, ReportOptions(node_name="node"), cause=ScanCause.REACTIVE)
     moments.append(time.process_time())
     msgspec.json.encode(report.topology("node"))
     moments.append(time.process_time())

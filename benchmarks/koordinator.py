@@ -3,7 +3,7 @@
 Machines of 2 NUMA nodes (128 CPUs) and of 8 (256 CPUs), partly taken by a dozen pods. A small pod
 fits a NUMA node, a wide one needs several, so that hundreds of sets have to be looked at. Times are
 CPU time of one thread for one node whose ledger is known; a scheduler remembers answers for nodes
-alike (`Ledger.key`), so a cluster takes fewer of them than it has nodes.
+alike (`NodeLedger.key`), so a cluster takes fewer of them than it has nodes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import Allotment
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 from numakube_placement.koordinator.annotation_values import Arbiter, BindPolicy
 from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import admit, rate
-from numakube_placement.koordinator.placement_rule import Refusal, Rule
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, PlacementRule
 from numakube_placement.koordinator.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def book_results() -> Iterator[dict[str, object]]:
         yield {"metric": f"8 NUMA nodes: {metric}", "value": _ms(action), "unit": "ms", "budget": 1}
 
 
-def timed(metric: str, ledger: Ledger, wish: PodWish, rule: Rule) -> dict[str, object]:
+def timed(metric: str, ledger: NodeLedger, wish: PodWish, rule: PlacementRule) -> dict[str, object]:
     """Return how long the answer for one node takes, and what it is."""
     answer = admit(ledger, wish, rule)
     return {
@@ -76,13 +76,13 @@ def timed(metric: str, ledger: Ledger, wish: PodWish, rule: Rule) -> dict[str, o
         "value": _ms(lambda: admit(ledger, wish, rule)),
         "unit": "ms",
         "budget": _BUDGETS.get(rule.policy, 5.0),
-        "answer": answer.why.name if isinstance(answer, Refusal) else "placed",
+        "answer": answer.why.name if isinstance(answer, PlacementRefusal) else "placed",
     }
 
 
-def node(numas: int) -> Ledger:
+def node(numas: int) -> NodeLedger:
     """Return a node that is partly taken: bound pods, pods in pools, and a GPU in use."""
-    ledger = Ledger.of(facts_of(numas), {})
+    ledger = NodeLedger.of(facts_of(numas), {})
     for number in range(12):
         rule = rule_of(TopologyPolicy.SINGLE_NUMA_NODE, TopologyScope.POD, bound=number % 2 == 0)
         got = admit(ledger, pod(2, containers=1, gpus=number == 0), rule)
@@ -92,9 +92,9 @@ def node(numas: int) -> Ledger:
     return ledger
 
 
-def fresh(ledger: Ledger) -> Ledger:
+def fresh(ledger: NodeLedger) -> NodeLedger:
     """Return the same ledger with nothing known of it yet."""
-    return Ledger.of(ledger.facts, ledger.allotments)
+    return NodeLedger.of(ledger.facts, ledger.allotments)
 
 
 def facts_of(numas: int) -> NodeFacts:
@@ -119,9 +119,9 @@ def facts_of(numas: int) -> NodeFacts:
     )
 
 
-def rule_of(policy: TopologyPolicy, scope: TopologyScope, *, bound: bool = True) -> Rule:
+def rule_of(policy: TopologyPolicy, scope: TopologyScope, *, bound: bool = True) -> PlacementRule:
     """Return a rule under which CPUs are bound in whole cores."""
-    return Rule(
+    return PlacementRule(
         arbiter=Arbiter.SCHEDULER,
         policy=policy,
         scope=scope,
@@ -139,7 +139,7 @@ def pod(cpus: int, *, containers: int = 2, gpus: int = 0) -> PodWish:
         requests={name: amount * containers for name, amount in each.items()},
         cpus=cpu_wish,
         containers=tuple(
-            ContainerWish(name=f"c{number}", role=Role.APP, requests=each, cpus=cpu_wish)
+            ContainerWish(name=f"c{number}", role=ContainerRole.APP, requests=each, cpus=cpu_wish)
             for number in range(containers)
         ),
         devices=DeviceWish(requests=amounts, by_container={"c0": amounts}) if gpus else None,

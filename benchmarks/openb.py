@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from numakube.cli.shared.connection_options import ClusterOptions
 from numakube.version import VERSION
-from numakube_planning.cli.simulate.resumable_runs import Places, results_of
-from numakube_planning.cli.simulate.simulation_inputs import Given, read_runs
+from numakube_planning.cli.simulate.resumable_runs import RunPlaces, results_of
+from numakube_planning.cli.simulate.simulation_inputs import SimulateOptions, read_runs
 from numakube_planning.simulation.run_measures import Estimate, Summary, summaries_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Made(NamedTuple):
 def make(directory: Path, name: str, seeds: int, *, every: int = 16) -> Made:
     """Run one part of the page."""
     part = PARTS[name]
-    given = Given(
+    given = SimulateOptions(
         cluster=ClusterOptions(),
         trace=str(directory / "openb_pod_list_default.csv"),
         trace_nodes=str(directory / "openb_node_list_all_node.csv"),
@@ -102,7 +102,7 @@ def make(directory: Path, name: str, seeds: int, *, every: int = 16) -> Made:
     )
     runs = read_runs(given)
     began, cpu = time.monotonic(), _cpu_seconds()
-    results = results_of(runs, Places(resume=Path(f"openb-{part.demand}.runs")))
+    results = results_of(runs, RunPlaces(resume=Path(f"openb-{part.demand}.runs")))
     nodes = len(runs[0].cluster.nodes)
     return Made(nodes, results, _cpu_seconds() - cpu, time.monotonic() - began)
 

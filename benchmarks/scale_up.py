@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.extender.extender_engine import AllottingEngine
-from numakube.apps.extender.filter_nodes import KEY, ConfigMap, Judge, VirtualNodes
+from numakube.apps.extender.filter_nodes import KEY, Judge, TextMap, VirtualNodes
 from numakube.errors import ConfigError
 from numakube.insight.node_groups import GROUPS, INSTANCE_TYPE, MACHINE
 from numakube.insight.node_setup import nodes_of_kinds
@@ -79,7 +79,7 @@ def _world(rng: Random, kind: str, used: VirtualNode) -> tuple[VirtualNodes, Nod
         return virtual, _template(used.object, {}, {MACHINE: kind})
     if way < 0.4:
         groups = [{"name": "mine", "labels": {"pool": "mine"}, "node": kind}]
-        virtual.described(Added(ConfigMap(data={KEY: dump_yaml({"groups": groups})})))
+        virtual.described(Added(TextMap(data={KEY: dump_yaml({"groups": groups})})))
         return virtual, _template(used.object, {rng.choice((MACHINE, "pool")): "mine"}, {})
     labels = {rng.choice(GROUPS): "group", INSTANCE_TYPE: "type"}
     there = _template(used.object, labels, {}, name=used.name)

@@ -17,7 +17,7 @@ from numakube.testing import pod
 from numakube_planning.simulation.compared_schedulers import scheduler_arm
 from numakube_planning.simulation.simulated_cluster import SimulatedCluster
 from numakube_planning.simulation.simulator import simulate
-from numakube_planning.simulation.workload import Arrival, Workload
+from numakube_planning.simulation.workload import Arrival, ArrivingWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def measure(arm: str, nodes: int, pods: int) -> dict[str, object]:
     }
 
 
-def _workload(pods: int, nodes: int) -> Workload:
+def _workload(pods: int, nodes: int) -> ArrivingWork:
     """Return pods that fill most of so many nodes, one in five of which ends."""
     rng = np.random.default_rng(1)
     scale = min(1.0, 5.5 * nodes / pods)
@@ -68,7 +68,7 @@ def _workload(pods: int, nodes: int) -> Workload:
         for gpus in (0, 0, 1)
     ]
     times = np.cumsum(rng.exponential(0.05, pods))
-    return Workload(
+    return ArrivingWork(
         arrivals=tuple(
             Arrival(
                 at=float(at),

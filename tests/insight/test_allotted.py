@@ -12,7 +12,7 @@ from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.node_map.picture_from_facts import node_picture
-from numakube.insight.node_map.planned_picture import Plan, planned
+from numakube.insight.node_map.planned_picture import PlannedNode, planned
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.kubelet.kubelet_model import KubeletNode
@@ -59,7 +59,7 @@ def test_a_plan_keeps_them() -> None:
     facts = cluster(given("a", STATUS))
     plan = planned(facts, "n1", arriving=[nodes.named("new", cpu="1", memory="1Gi")])
 
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, PlannedNode)
     assert [(pod.name, str(pod.cpus)) for pod in plan.picture.pods] == [("team/a", "8-11")]
     assert plan.picture.sharing_pods == 1
 

@@ -23,7 +23,7 @@ from numakube.insight.explain.running_pod import placement_of
 from numakube.insight.node_map.map_json import picture_document
 from numakube.insight.node_map.map_words import device_words
 from numakube.insight.node_map.picture_from_facts import node_picture
-from numakube.insight.node_map.planned_picture import Plan, planned
+from numakube.insight.node_map.planned_picture import PlannedNode, planned
 from numakube.insight.node_map.terminal_map import text_of
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
@@ -72,7 +72,7 @@ def test_the_map_says_who_shares_a_device_by_which_claim() -> None:
 def test_a_plan_gives_back_the_devices_of_pods_that_go() -> None:
     """A claim that no pod uses is deallocated; one that others use is not."""
     plan = planned(mixed().facts(), "node-a", leaving=["default/train", "default/one"])
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, PlannedNode)
     after = {one.id: one for one in plan.picture.devices() if one.resource == DRIVER}
     assert (after["gpu-3"].owner, after["gpu-3"].was) == (None, "default/train")
     assert plan.picture.owner_name(after["gpu-0"].owner) == "default/two"

@@ -18,7 +18,7 @@ from numakube.kubelet.machine import HugePages, Machine
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.memory_hints import empty_books
 from numakube.kubelet.memory_manager import MemoryManager, partition, shared_pool_problem
-from numakube.kubelet.pod_demand import ContainerDemand, PodDemand, PodLevelDemand, Role
+from numakube.kubelet.pod_demand import ContainerDemand, ContainerRole, PodDemand, PodLevelDemand
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import mask_of
 
@@ -355,7 +355,7 @@ def test_a_container_that_asks_for_no_memory_gets_none_since_1_37(
 ) -> None:
     """Before, no default could be found for it."""
     manager = manager_of(memory_node(kubernetes=kubernetes))
-    empty = ContainerDemand("app", Role.APP, 1, {}, {})
+    empty = ContainerDemand("app", ContainerRole.APP, 1, {}, {})
     demand = PodDemand("uid", guaranteed=True, managed=True, containers=(empty,))
     failure = manager.allocate(demand, empty, Hint(None, False))
     assert (failure is not None and "default NUMA affinity" in failure.message) == refused
@@ -400,7 +400,7 @@ def test_only_guaranteed_pods_that_are_managed_ask_for_memory(
 ) -> None:
     """The others have no hints; and nothing is booked for them."""
     manager = manager_of(memory_node())
-    one = ContainerDemand("app", Role.APP, 1, memory, {})
+    one = ContainerDemand("app", ContainerRole.APP, 1, memory, {})
     demand = PodDemand("uid", guaranteed=guaranteed_, managed=managed, containers=(one,))
     assert manager.wanted(demand, one) == manager.wanted(demand, None) == asked
     assert (manager.container_hints(demand, one) is not None) == bool(asked)
@@ -460,7 +460,7 @@ def test_hints_of_memory_already_held_name_its_nodes(
     """A request that differs from what is held reads as no preference."""
     node = memory_node(2, hugepages=2)
     admit(node, pod(guaranteed("app", memory="1Gi")))
-    one = ContainerDemand("app", Role.APP, 1, memory, {})
+    one = ContainerDemand("app", ContainerRole.APP, 1, memory, {})
     demand = PodDemand("uid", guaranteed=True, managed=True, containers=(one,))
     assert manager_of(node).container_hints(demand, one) == regenerated
 
@@ -531,7 +531,7 @@ def assert_adds_up(manager: MemoryManager) -> None:
 # How containers share the memory that their pod asks for as a whole.
 
 
-ROLES = {"i": Role.INIT, "s": Role.SIDECAR, "a": Role.APP}
+ROLES = {"i": ContainerRole.INIT, "s": ContainerRole.SIDECAR, "a": ContainerRole.APP}
 SHARED_INIT = "pod rejected, pod has shared init containers but no {} available for them"
 SHARED = (
     "pod rejected, sum of exclusive container {} requests equals pod budget, leaving no memory for "

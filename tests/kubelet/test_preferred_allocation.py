@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from numakube.kubelet.device_pairs import pairing
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.preferred_allocation import (
+    AllocationWish,
     Chooser,
+    OtherDevices,
     Preference,
     Ranked,
-    Surroundings,
-    Wish,
     chooser_of,
     prefer,
 )
@@ -46,7 +46,7 @@ def chosen(
 ) -> list[str]:
     """Return what is preferred of *available*, or of all."""
     names = available.split() or list(among)
-    return prefer(Wish(names, must.split(), size), among, how)
+    return prefer(AllocationWish(names, must.split(), size), among, how)
 
 
 def test_devices_stay_on_one_numa_node() -> None:
@@ -114,7 +114,7 @@ def test_the_answer_has_the_size_and_no_more_numa_nodes_than_needed(
     among = {f"d{number}": member(f"d{number}", *one) for number, one in enumerate(places)}
     must = data.draw(st.lists(st.sampled_from(sorted(among)), unique=True)) if among else []
 
-    answer = prefer(Wish(sorted(among), must, size), among, how)
+    answer = prefer(AllocationWish(sorted(among), must, size), among, how)
 
     assert answer[: len(must)] == must
     assert len(answer) == len(set(answer)) == max(len(must), min(size, len(among)))
@@ -183,7 +183,7 @@ def test_no_other_choice_pairs_devices_better(name: str, data: st.DataObject) ->
     wanted = tuple(device.pci for device in held)
 
     found = chooser.among(
-        Wish(list(functions), (), size), Surroundings(machine.tree, functions, wanted)
+        AllocationWish(list(functions), (), size), OtherDevices(machine.tree, functions, wanted)
     )
 
     best = min(
@@ -203,7 +203,9 @@ def test_one_of_which_nothing_is_known_is_given_what_is_beside_a_free_device() -
         Preference.MOST_FREE, {id_: member(id_, 0, pci) for id_, pci in cards.items()}, near=True
     )
 
-    found = chooser.among(Wish(list(cards), (), 1), Surroundings(machine.tree, cards, free=free))
+    found = chooser.among(
+        AllocationWish(list(cards), (), 1), OtherDevices(machine.tree, cards, free=free)
+    )
 
     assert found == ["hostdev-2"]
 
@@ -214,6 +216,6 @@ def test_beside_one_of_several_free_devices_is_near_enough() -> None:
     gpus, cards = machine.devices["nvidia.com/gpu"], machine.devices["nvidia.com/hostdev"]
     free = frozenset({gpus[2].pci, gpus[3].pci})
     functions = {card.id: card.pci for card in cards}
-    around = Surroundings(machine.tree, functions, free=free)
+    around = OtherDevices(machine.tree, functions, free=free)
     near = [card.id for card in cards if around.rank(member(card.id, 0, card.pci), ()) == 0]
     assert near == ["hostdev-2", "hostdev-3"]

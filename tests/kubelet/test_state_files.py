@@ -23,7 +23,7 @@ from numakube.api.checkpoints import (
 )
 from numakube.api.checkpoints.cpu_manager_state import CpuManagerState
 from numakube.api.checkpoints.memory_manager_state import (
-    MemoryBlock,
+    CheckpointMemoryBlock,
     MemoryManagerState,
     NumaNodeState,
 )
@@ -299,7 +299,7 @@ def first_table(**changes: int) -> MemoryChange:
     return change
 
 
-def held(*blocks: MemoryBlock) -> MemoryChange:
+def held(*blocks: CheckpointMemoryBlock) -> MemoryChange:
     """Let the container have other blocks."""
     return lambda state: msgspec.structs.replace(state, entries={"uid": {"c": blocks}})
 
@@ -319,13 +319,13 @@ WHO = "(pod: uid, container: c) the memory assignment uses "
         (first_table(allocatable=5), DIFFERENT),
         (first_table(reserved=5), DIFFERENT),
         (first_table(free=5), DIFFERENT),
-        (held(MemoryBlock(numa_affinity=(0,), type="memory", size=2 * GIB)), DIFFERENT),
+        (held(CheckpointMemoryBlock(numa_affinity=(0,), type="memory", size=2 * GIB)), DIFFERENT),
         (
-            held(MemoryBlock(numa_affinity=(7,), type="memory", size=GIB)),
+            held(CheckpointMemoryBlock(numa_affinity=(7,), type="memory", size=GIB)),
             WHO + "the NUMA that does not exist",
         ),
         (
-            held(MemoryBlock(numa_affinity=(0,), type="hugepages-1Gi", size=GIB)),
+            held(CheckpointMemoryBlock(numa_affinity=(0,), type="hugepages-1Gi", size=GIB)),
             WHO + "memory resource that does not exist",
         ),
         (

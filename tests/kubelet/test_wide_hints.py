@@ -23,8 +23,8 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Core, Device, Machine, NumaNode
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.memory_hints import (
+    MemoryAmounts,
     MemoryBooks,
-    MemoryTable,
     NodeMemory,
     best_hint,
     listed_memory_hints,
@@ -166,7 +166,7 @@ def some_books(random: Random) -> MemoryBooks:
         tables = {}
         for kind in ("memory", "hugepages-1Gi"):
             total = random.randint(0, 6)
-            tables[kind] = MemoryTable(total, 0, total, free=random.randint(0, total))
+            tables[kind] = MemoryAmounts(total, 0, total, free=random.randint(0, total))
         books[node] = NodeMemory((node,), assignments=random.randint(0, 1), tables=tables)
     if len(books) > 2 and random.random() < 0.5:
         group = tuple(sorted(random.sample(sorted(books), 2)))

@@ -23,7 +23,7 @@ from numakube.kubelet.manager_settings import allocatable_of, capacity_of, setti
 from numakube.topology.model_report import nrt_of, report_of
 from numakube.values.resources import quantities_of
 from numakube_lab.dumps.cluster_dump import dump_of, plans_of, read_dump
-from numakube_lab.nodes.node_documents import Offer, node_document
+from numakube_lab.nodes.node_documents import NodeOffer, node_document
 
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
@@ -67,7 +67,7 @@ items:
 
 def _spec(plan: NodePlan) -> dict[str, Any]:
     """Return the spec of the node that is registered for *plan*."""
-    offer = Offer(capacity={}, allocatable={})
+    offer = NodeOffer(capacity={}, allocatable={})
     now = datetime(2026, 1, 1, tzinfo=UTC)
     document = node_document(plan, offer, address="10.0.0.1", cidr="10.1.0.0/24", now=now)
     return dict(document["spec"])

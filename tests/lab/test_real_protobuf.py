@@ -16,7 +16,7 @@ from tests.real.marks import needs_assets
 from kube_lab_server import GVK
 from kube_lab_server.schema.builtin_types import BUILTIN
 from kube_lab_server.schema.protobuf import read_protobuf
-from numakube_lab.replay.recorded_cases import Step, read_cases
+from numakube_lab.replay.recorded_cases import RecordedStep, read_cases
 from numakube_lab.replay.run_case import TOKENS
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
@@ -56,7 +56,7 @@ def _creations() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield found
 
 
-def _creation(step: Step) -> tuple[str, dict[str, Any]] | None:
+def _creation(step: RecordedStep) -> tuple[str, dict[str, Any]] | None:
     if step.method != "POST" or not isinstance(step.body, dict) or "kind" not in step.body:
         return None
     metadata = step.body.get("metadata")

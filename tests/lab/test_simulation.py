@@ -28,7 +28,7 @@ from numakube_lab.testing import lab_cluster
 from numakube_planning.simulation.compared_schedulers import scheduler_arm
 from numakube_planning.simulation.simulated_cluster import SimulatedCluster
 from numakube_planning.simulation.simulator import DEFAULTS, Run
-from numakube_planning.simulation.workload import Arrival, OwnerKind, Workload
+from numakube_planning.simulation.workload import Arrival, ArrivingWork, OwnerKind
 
 CASES = int(os.environ.get("SIMULATION_CASES", "8"))
 ROUNDS = 6
@@ -97,7 +97,7 @@ def _simulated(case: Case) -> dict[str, str]:
         for index, one in enumerate(case.pods)
     )
     run = Run(SimulatedCluster(nodes=nodes), scheduler_arm(case.arm), 1, DEFAULTS)
-    run.play(Workload(arrivals=arrivals))
+    run.play(ArrivingWork(arrivals=arrivals))
     return run.fates()
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.annexes.contributions import rows
 
 from numakube.api.numaresources import (
-    AdmissionCheckSpec,
+    AdmissionCheckFields,
     ExtenderSpec,
     RebalancerSpec,
     SchedulerSpec,
@@ -48,7 +48,7 @@ def _flavours() -> Iterator[tuple[str, Documents]]:
         image_spec="i",
         extender=ExtenderSpec(),
         rebalancer=RebalancerSpec(),
-        admission_check=AdmissionCheckSpec(),
+        admission_check=AdmissionCheckFields(),
     )
     yield "operator companions", companion_objects(everything, "n", "Always")
 

@@ -15,7 +15,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology import nrt_names
-from numakube.topology.conformance import RULES, Severity, findings_in
+from numakube.topology.conformance import RULES, ConformanceSeverity, findings_in
 from numakube.topology.fingerprint import fingerprint_of
 from numakube.topology.model_report import nrt_of
 
@@ -72,7 +72,8 @@ def test_what_other_producers_leave_out_is_told() -> None:
     assert ("NRT-POLICY", "attributes") in nri
     assert ("NRT-FINGERPRINT", "attributes") in nri
     assert all(
-        finding.rule.severity is Severity.WARNING for finding in findings_in(document("koordlet"))
+        finding.rule.severity is ConformanceSeverity.WARNING
+        for finding in findings_in(document("koordlet"))
     )
     assert ("NRT-V1ALPHA1", "apiVersion") in found(document("koordlet"))
     assert ("NRT-USABLE", "zones") in found(document("nri-balloons"))

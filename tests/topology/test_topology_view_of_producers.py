@@ -16,7 +16,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.topology.model_report import nrt_of
-from numakube.topology.numa_zones import Level, Part, in_order, within
+from numakube.topology.numa_zones import Level, MachinePart, in_order, within
 from numakube.topology.topology_view import NodeTopology, Producer, Unusable, view_of
 from numakube.topology.volcano import as_nrt
 from numakube.values.cpuset import CpuSet
@@ -182,7 +182,7 @@ NAME = st.sampled_from(["a", "b", "c", "d", ""])
 def test_any_parents_give_a_hierarchy_with_every_part_once(pairs: list[tuple[str, str]]) -> None:
     """D16: circles, parents that do not exist and names that appear twice included."""
     parts = [
-        Part(name=name, parent=parent, type=str(index), level=Level.OTHER)
+        MachinePart(name=name, parent=parent, type=str(index), level=Level.OTHER)
         for index, (name, parent) in enumerate(pairs)
     ]
     assert sorted(part.type for _, part in in_order(parts)) == sorted(part.type for part in parts)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from tests.worlds.oracles import Finding
 from tests.worlds.virtual_lab import Lab
 
-from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
+from numakube.apps.deployer.apply_and_remove import Deed, DeployEngine, DeployStep
 from numakube.apps.deployer.still_used import StillUsed
 from numakube.kube.catalog import CONFIG_MAPS, NAMESPACES, NODES, resource_of
 from numakube.kube.resource_types import Document, Resource
@@ -56,7 +56,7 @@ class Trial:
         note = {"metadata": {"name": _USERS}, "data": {"a": "b"}}
         await self.lab.client.create(CONFIG_MAPS.raw, note, namespace=_SPACE)
         deployed = await self._objects()
-        again: list[Step] = []
+        again: list[DeployStep] = []
         await self._engine(again).deploy(documents)
         for step in again:
             if step.deed in _CHANGING:
@@ -108,8 +108,8 @@ class Trial:
         await self.lab.through(engine.remove(documents, used))
         await self.lab.pass_time(0 if dry_run else _WAIT_SECONDS)
 
-    def _engine(self, steps: list[Step], *, dry_run: bool = False) -> Engine:
-        return Engine(client=self.lab.client, tell=steps.append, dry_run=dry_run)
+    def _engine(self, steps: list[DeployStep], *, dry_run: bool = False) -> DeployEngine:
+        return DeployEngine(client=self.lab.client, tell=steps.append, dry_run=dry_run)
 
     async def _objects(self) -> Objects:
         """Return everything of the kinds that components bring, and all nodes.

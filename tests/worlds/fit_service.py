@@ -12,7 +12,7 @@ from tests.worlds.virtual_lab import Lab, RunningScheduler
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Handler
-from numakube_planning.fit_endpoint import Fit
+from numakube_planning.fit_endpoint import FitEndpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ async def asked_to_fit(
     if process.identity not in lab.services:
         scheduler = process.parts
         speaker = Speaker("scheduler", process.identity, lambda: process.leading)
-        service = Fit(
+        service = FitEndpoint(
             scheduler.engine, speaker, scheduler.holds, scheduler.members, clock=lab.clock
         )
         (route,) = service.routes(cast("Access", _Open()))

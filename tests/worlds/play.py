@@ -25,7 +25,7 @@ from numakube.api.codec import convert
 from numakube.api.pod import Pod, has_ended
 from numakube.errors import ApiError, NotFound
 from numakube.insight.explain import explain, in_its_gang, manifest_subject, pod_subject
-from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
@@ -33,10 +33,10 @@ from numakube.kube.catalog import NODES, PODS
 from numakube.kube.client import merge_patch, strategic_patch
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import evict_pod
-from numakube_planning.defrag.defrag_plan import Plan, on_known_zones
+from numakube_planning.defrag.defrag_plan import MovePlan, on_known_zones
 from numakube_planning.defrag.plan_making import plan_moves
 from numakube_planning.fits_answer import how_many_more
-from numakube_planning.rebalancer.pod_moving import Follower, Mover
+from numakube_planning.rebalancer.pod_moving import Mover, PlanFollower
 
 _SPACE: Final = "default"
 _FILLING: Final = 4
@@ -256,12 +256,12 @@ class Play:
         document = pod_document("room", {"cpu": cpu, "priority": "never"})
         pod = convert(Pod, document, "pod")
 
-        def plan_for(facts: ClusterFacts, most: int) -> Plan:
+        def plan_for(facts: ClusterFacts, most: int) -> MovePlan:
             del most
             subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
             waiting = [pod for pod in facts.pods if not pod.spec.node_name and not has_ended(pod)]
 
-            def make(known: ClusterFacts) -> Plan:
+            def make(known: ClusterFacts) -> MovePlan:
                 wanted = copies(subject.pod, int(count))
                 return plan_moves(engine_of(known), wanted, waiting=waiting)
 
@@ -272,7 +272,7 @@ class Play:
         if not plan.steps or plan.takers or not self.lab.all_exact or self.lab.unsettled:
             return []
         mover = Mover(self.lab.client, patience=_PATIENCE_SECONDS, tell=lambda _: None)
-        follower = Follower(mover=mover, look=self.lab.facts_now, plan=plan_for)
+        follower = PlanFollower(mover=mover, look=self.lab.facts_now, plan=plan_for)
         departure = await self.lab.through(follower.follow(plan, facts))
         found = [Finding("defrag_is_true", departure)] if departure else []
         names = [f"room-{number}" for number in range(len(plan.nodes))]
@@ -309,7 +309,7 @@ class Play:
         else:
             pod = convert(Pod, pod_document(name, options), "pod")
             subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
-        told = explain(facts, engine_of(facts), subject, Options(changes=False))
+        told = explain(facts, engine_of(facts), subject, ExplainOptions(changes=False))
         return [in_its_gang(told, facts, engine_of, subject).summary]
 
     async def _fits(self, **options: str) -> list[str]:

@@ -27,7 +27,7 @@ from numakube.api.pod import Pod, has_ended
 from numakube.insight.explain import explain, manifest_subject
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
-from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import PODS
@@ -82,7 +82,7 @@ class Prober:
     async def _explain(
         self, facts: ClusterFacts, subject: Subject, options: Mapping[str, str]
     ) -> list[Finding]:
-        said = explain(facts, engine_of(facts), subject, Options(changes=False))
+        said = explain(facts, engine_of(facts), subject, ExplainOptions(changes=False))
         fits, unknown = int(said.verdict == "fits"), int(said.verdict == "unknown")
         text = f"explain says that a pod with {options} {said.verdict}"
         promise = Finding("explain_is_true", text)
@@ -116,7 +116,7 @@ class Prober:
         return found
 
     async def _changes(self, facts: ClusterFacts, subject: Subject, pick: int) -> list[Finding]:
-        said = explain(facts, engine_of(facts), subject, Options())
+        said = explain(facts, engine_of(facts), subject, ExplainOptions())
         changes = [change for change in said.changes if _is_of_pod(change) and can_apply(change)]
         if not changes or not self.lab.all_exact:
             return []

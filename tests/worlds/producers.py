@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.errors import (
     AlreadyExists,
     ApiError,
@@ -96,7 +96,7 @@ class ForeignProducer:
             numa_placement=False,
             fingerprint=self._fingerprint,
         )
-        report = topology_of(inputs, options, cause=Cause.PERIODIC).topology(name)
+        report = topology_of(inputs, options, cause=ScanCause.PERIODIC).topology(name)
         told = msgspec.to_builtins(report)
         content: dict[str, Any] = {
             "zones": told["zones"],

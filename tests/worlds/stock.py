@@ -18,7 +18,7 @@ from tests.apps.extender.standin import KubeScheduler, Trouble
 
 from numakube.api.pod import Pod
 from numakube.apps.extender.process import ExtenderOptions, ExtenderProcess
-from numakube.apps.extender.verb_endpoints import Endpoints
+from numakube.apps.extender.verb_endpoints import VerbEndpoints
 from numakube.errors import ApiError, ClusterUnreachable, NumakubeError
 from numakube.http import Head
 from numakube.kube.client import Client
@@ -34,7 +34,7 @@ _AWAY: Final = (ApiError, ClusterUnreachable)
 class StockScheduler(KubeScheduler):
     """Asks whichever extender is there; what the API server refuses is tried again later."""
 
-    def __init__(self, client: Client, extender: Callable[[], Endpoints | None]) -> None:
+    def __init__(self, client: Client, extender: Callable[[], VerbEndpoints | None]) -> None:
         super().__init__(client, (), name=STOCK, error_backoff=_BACKOFF_SECONDS)
         self._extender = extender
 
@@ -69,14 +69,14 @@ class RunningExtender:
 
     process: ExtenderProcess
     task: asyncio.Task[int]
-    endpoints: Endpoints
+    endpoints: VerbEndpoints
 
     @classmethod
     def start(cls, client: Client) -> RunningExtender:
         """Start one that was told nothing."""
         process = ExtenderProcess(ExtenderOptions.default(), client)
         task = asyncio.create_task(process.run(asyncio.Event()))
-        endpoints = Endpoints(
+        endpoints = VerbEndpoints(
             process.verbs, process.metrics, client.clock, not_ready=process.mirror.missing
         )
         return cls(process, task, endpoints)

@@ -42,7 +42,7 @@ from tests.worlds.stock import RunningExtender, StockScheduler
 from kube_lab_server import ApiServer
 from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
-from numakube.apps.extender.verb_endpoints import Endpoints
+from numakube.apps.extender.verb_endpoints import VerbEndpoints
 from numakube.apps.gathering import EVERYTHING, gather
 from numakube.apps.host.common_settings import LeaseSettings
 from numakube.apps.host.http_serving import Handler
@@ -382,7 +382,7 @@ class Lab(Lifetime):
         if running is not None:
             await running.kill()
 
-    def _endpoints(self) -> Endpoints | None:
+    def _endpoints(self) -> VerbEndpoints | None:
         return self.extender.endpoints if self.extender is not None else None
 
     async def start_disks(self) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.docs.pages import ROOT
 
-from numakube_conformance.case_loop import Case, Format, print_check
+from numakube_conformance.case_loop import Case, RecordingFormat, print_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_all_ids_are_listed_but_only_the_first_are_explained(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Twenty failures show twenty ids and five explanations, each of at most eight lines."""
-    form = Format(
+    form = RecordingFormat(
         answer=lambda row: {"id": row["id"], "expect": list(range(20))},
         recorded=lambda row: {"id": row["id"], "expect": list(range(1, 21))},
         required=("id",),
@@ -142,7 +142,9 @@ def test_a_case_that_breaks_the_answer_does_not_hide_the_others(
     def answer(row: dict[str, Any]) -> dict[str, Any]:
         return {"id": row["id"], "half": 1 / row["n"]}
 
-    form = Format(answer=answer, recorded=lambda row: {"id": row["id"], "half": 1.0}, required=())
+    form = RecordingFormat(
+        answer=answer, recorded=lambda row: {"id": row["id"], "half": 1.0}, required=()
+    )
 
     assert print_check(form, [Case(1, {"id": "a", "n": 0}), Case(2, {"id": "b", "n": 1})]) == 1
     assert "our answer broke with ZeroDivisionError" in capsys.readouterr().out
@@ -150,7 +152,7 @@ def test_a_case_that_breaks_the_answer_does_not_hide_the_others(
 
 def test_differences_name_what_is_absent(capsys: pytest.CaptureFixture[str]) -> None:
     """Keys that only one side has, and lists of other lengths, are told as such."""
-    form = Format(
+    form = RecordingFormat(
         answer=lambda _row: {"a": {"new": True}, "b": [1]},
         recorded=lambda _row: {"a": {"old": "x"}, "b": [1, 2]},
         required=(),

@@ -16,7 +16,7 @@ from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.testing import pod
 from numakube.values.cpuset import CpuMask, CpuSet
-from numakube_dra_driver.assignment import Refusal, assign
+from numakube_dra_driver.assignment import ClaimRefusal, assign
 from numakube_dra_driver.devices import Grouping
 
 FEW = "2 sockets, 4 cores, smt 2, 16Gi"
@@ -32,7 +32,7 @@ def assigned(
     offer = offer_of(**options)
     allocation = convert(DeviceAllocationResult, {"results": list(results), "config": list(config)})
     found = assign(allocation, offer.groups, CpuSet.parse(held).mask, offer.manager)
-    return found.why if isinstance(found, Refusal) else [str(CpuSet(mask)) for mask in found]
+    return found.why if isinstance(found, ClaimRefusal) else [str(CpuSet(mask)) for mask in found]
 
 
 def test_cpus_come_from_the_group_that_the_scheduler_has_chosen() -> None:
@@ -130,7 +130,7 @@ def test_half_taken_cores_of_odd_machines_are_not_given_twice() -> None:
     held = CpuMask(0b10)
     allocation = convert(DeviceAllocationResult, {"results": [result("cpu-numa0", "3")]})
     found = assign(allocation, offer.groups, held, offer.manager)
-    assert not isinstance(found, Refusal)
+    assert not isinstance(found, ClaimRefusal)
     assert not found[0] & held
     assert found[0].bit_count() == 3
 
@@ -171,7 +171,7 @@ def test_claims_get_what_the_kubelet_would_give_to_pods(
             document = {"results": [result(f"cpu-numa{node}", str(count))]}
             allocation = convert(DeviceAllocationResult, document)
             ours = assign(allocation, offer.groups, taken, offer.manager)
-            assert not isinstance(ours, Refusal)
+            assert not isinstance(ours, ClaimRefusal)
             assert str(CpuSet(ours[0])) == str(theirs)
             held[name] = ours[0]
         if ends and held:

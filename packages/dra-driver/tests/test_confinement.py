@@ -21,11 +21,11 @@ from numakube.node.cgroups import container_group, pod_group
 from numakube.node.cgroups.fake_groups import FakeCgroups
 from numakube.node.dra_plugin import ClaimRef
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.nri_objects import Container, Cpu, Sandbox
+from numakube.node.nri.nri_objects import CpuLimits, NriContainer, Sandbox
 from numakube.node.nri.ttrpc import CallRefused
 from numakube.node.sysfs_machine import write_tree
 from numakube.testing import until
-from numakube_dra_driver.confinement import Confinement
+from numakube_dra_driver.confinement import ClaimConfinement
 from numakube_dra_driver.ledger import Ledger
 from numakube_dra_driver.preparing import Preparer
 from numakube_dra_driver.settings import SETTINGS
@@ -41,7 +41,7 @@ class Node:
 
     bed: Bed
     tree: FakeCgroups
-    confinement: Confinement
+    confinement: ClaimConfinement
     driver: Preparer
     runtime: FakeRuntime
     tasks: list[asyncio.Task[None]]
@@ -82,12 +82,12 @@ class Node:
         self.tree.add(group)
         return group
 
-    async def asked(self, uid: str, name: str, env: tuple[str, ...] = ()) -> Cpu:
+    async def asked(self, uid: str, name: str, env: tuple[str, ...] = ()) -> CpuLimits:
         """Have the runtime ask about a container that it is about to make."""
         sandbox = Sandbox(id=f"s-{uid}", uid=uid, namespace="default", name="p")
-        container = Container(
+        container = NriContainer(
             id=identity(uid, name), sandbox_id=sandbox.id, name=name, env=env,
-            cpu=Cpu(quota=200000, period=100000),
+            cpu=CpuLimits(quota=200000, period=100000),
         )  # fmt: skip
         return await self.runtime.create(sandbox, container)
 
@@ -101,7 +101,7 @@ def identity(uid: str, name: str) -> str:
     return hashlib.sha256(f"{uid}/{name}".encode()).hexdigest()
 
 
-def confining(bed: Bed, ledger: Ledger, clock: Clock) -> Confinement:
+def confining(bed: Bed, ledger: Ledger, clock: Clock) -> ClaimConfinement:
     """Return what confines the containers of a node of two NUMA nodes."""
     machine, sysfs = from_shape(SHAPE), bed.folder / "sys"
     if not sysfs.exists():
@@ -114,7 +114,7 @@ def confining(bed: Bed, ledger: Ledger, clock: Clock) -> Confinement:
     around = Surroundings(env={}, root=bed.folder, locate=locate, clock=clock)
     flags = {"state_dir": "/state", "nri_socket": "/nri.sock", "nri": "on"}
     settings = SETTINGS.resolve(env={}, flags=flags)
-    return Confinement(
+    return ClaimConfinement(
         bed.client, ledger, settings, around, node=NODE, registry=CollectorRegistry()
     )
 
@@ -226,8 +226,8 @@ async def test_what_the_kubelet_changes_later_keeps_the_cpus(node: Node) -> None
     node.run(uid, "c0")
     await node.confinement.enforcer.step()
     sandbox = Sandbox(id=f"s-{uid}", uid=uid, namespace="default", name="p")
-    container = Container(id=identity(uid, "c0"), sandbox_id=sandbox.id, name="c0")
-    changed = await node.runtime.update(sandbox, container, Cpu(cpus="0-15", quota=100))
+    container = NriContainer(id=identity(uid, "c0"), sandbox_id=sandbox.id, name="c0")
+    changed = await node.runtime.update(sandbox, container, CpuLimits(cpus="0-15", quota=100))
     assert (changed.cpus, changed.quota) == ("4-5,12-13", -1)
 
 

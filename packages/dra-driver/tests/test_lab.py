@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kube_lab_server.kinds.all_kinds import GATES
-from numakube.apps.deployer.apply_and_remove import Engine
+from numakube.apps.deployer.apply_and_remove import DeployEngine
 from numakube.errors import ApiError, NotFound
 from numakube.kube import ObjectKey, request_token
 from numakube.kube.catalog import (
@@ -43,7 +43,7 @@ class World:
         """Deploy the driver; wait until it is ready and its slices are there."""
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
         documents = [namespace, *objects(Choices())]
-        engine = Engine(client=self.cluster.client, tell=lambda _: None)
+        engine = DeployEngine(client=self.cluster.client, tell=lambda _: None)
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, 120.0, lambda _: None) == ""
         await until(self.devices)

@@ -12,13 +12,21 @@ import pytest
 from numakube.errors import ConfigError
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.values.cpuset import CpuSet
-from numakube_dra_driver.ledger import FILE, LOCK_SECONDS, Disk, Entry, Given, Ledger, StateError
+from numakube_dra_driver.ledger import (
+    FILE,
+    LOCK_SECONDS,
+    Disk,
+    GivenDevice,
+    Ledger,
+    PreparedClaim,
+    StateError,
+)
 
 
-def entry(uid: str = "u1", cpus: str = "0-1") -> Entry:
+def entry(uid: str = "u1", cpus: str = "0-1") -> PreparedClaim:
     """Return a claim."""
-    given = Given(request="cpus", pool="n1/compute", device="cpu-numa0", cpus=cpus)
-    return Entry(uid=uid, namespace="default", name=uid, results=(given,))
+    given = GivenDevice(request="cpus", pool="n1/compute", device="cpu-numa0", cpus=cpus)
+    return PreparedClaim(uid=uid, namespace="default", name=uid, results=(given,))
 
 
 def loaded(folder: Path) -> Ledger:

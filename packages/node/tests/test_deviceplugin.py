@@ -11,19 +11,23 @@ from pathlib import Path
 import pytest
 
 from numakube.kubelet.machine import Device
-from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions, Registration
+from numakube.node.device_plugin.plugin_messages import (
+    Allocation,
+    PluginOptions,
+    PluginRegistration,
+)
 from numakube.node.device_plugin.plugin_protocol import (
     DevicePluginError,
     PluginClient,
     PluginServer,
     RegistrationServer,
 )
-from numakube.node.host_files import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, HostMount
 
 DEVICES = (Device("a", (0,)), Device("b", (0, 1)), Device("c", healthy=False))
 ALLOCATION = Allocation(
     envs={"GPU": "a"},
-    mounts=(Mount("/lib", "/host/lib", read_only=True),),
+    mounts=(HostMount("/lib", "/host/lib", read_only=True),),
     devices=(DeviceFile("/dev/gpu", "/dev/gpu0", "rwm"),),
     annotations={"vendor.example/gpu": "a"},
     cdi_devices=("vendor.example/gpu=a",),
@@ -127,9 +131,9 @@ async def test_a_plugin_that_does_not_serve_cannot_be_dialled(folder: Path) -> N
 
 async def test_a_plugin_announces_itself_to_the_kubelet(folder: Path) -> None:
     """Resource, socket and options arrive; a refusal comes back."""
-    seen: list[Registration] = []
+    seen: list[PluginRegistration] = []
 
-    async def register(registration: Registration) -> None:
+    async def register(registration: PluginRegistration) -> None:
         seen.append(registration)
         if len(seen) > 1:
             raise DevicePluginError("once is enough")
@@ -138,7 +142,7 @@ async def test_a_plugin_announces_itself_to_the_kubelet(folder: Path) -> None:
     await kubelet.start()
     server = PluginServer(Gpu(), resource="vendor.example/gpu", socket=folder / "gpu.sock")
     await server.announce(folder / "kubelet.sock")
-    assert seen == [Registration("vendor.example/gpu", "gpu.sock", options=Gpu().options)]
+    assert seen == [PluginRegistration("vendor.example/gpu", "gpu.sock", options=Gpu().options)]
     with pytest.raises(DevicePluginError, match="desc = once is enough"):
         await server.announce(folder / "kubelet.sock")
     await kubelet.stop()

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from hpack import Encoder
 
-from numakube.node.grpc_call import CallFailed, Code, call
+from numakube.node.grpc_call import CallFailed, GrpcCode, call
 from numakube.node.grpc_serving import serve_socket
 
 MEGABYTE = 1 << 20
@@ -68,28 +68,28 @@ async def test_an_answer_may_be_larger_than_frames_and_windows(echo: Path) -> No
     assert len(await ask(echo, fits, method="/test.Echo/Many")) == MEGABYTE - 5
     with pytest.raises(CallFailed, match="more than 1048576 bytes") as refused:
         await ask(echo, str(MEGABYTE).encode(), method="/test.Echo/Many")
-    assert refused.value.code is Code.RESOURCE_EXHAUSTED
+    assert refused.value.code is GrpcCode.RESOURCE_EXHAUSTED
 
 
 async def test_a_refusal_has_the_servers_words(echo: Path) -> None:
     """Which are escaped on their way."""
     with pytest.raises(CallFailed, match=r"^NOT_FOUND: !50 % für µ$") as refused:
         await ask(echo, "!50 % für µ".encode())
-    assert refused.value.code is Code.NOT_FOUND
+    assert refused.value.code is GrpcCode.NOT_FOUND
 
 
 async def test_a_method_that_does_not_exist_is_refused(echo: Path) -> None:
     """By a server that is older than its client."""
     with pytest.raises(CallFailed) as refused:
         await ask(echo, method="/test.Echo/Other")
-    assert refused.value.code is Code.UNIMPLEMENTED
+    assert refused.value.code is GrpcCode.UNIMPLEMENTED
 
 
 async def test_a_socket_that_is_not_there_is_unavailable(socket: Path) -> None:
     """The server is away."""
     with pytest.raises(CallFailed) as refused:
         await ask(socket)
-    assert refused.value.code is Code.UNAVAILABLE
+    assert refused.value.code is GrpcCode.UNAVAILABLE
 
 
 def frame(kind: int, flags: int, payload: str, *, stream: int = 1) -> str:
@@ -107,25 +107,25 @@ def trailers(**headers: str) -> str:
 @pytest.mark.parametrize(
     ("answer", "code", "complaint"),
     [
-        ("", Code.UNAVAILABLE, "hung up"),
-        (SETTINGS, Code.UNAVAILABLE, "hung up"),
-        (SETTINGS + frame(3, 0, "00000007"), Code.UNAVAILABLE, "reset, HTTP/2 error 7"),
-        (frame(7, 0, "0000000000000000", stream=0), Code.UNAVAILABLE, "takes no more calls"),
-        (frame(1, 0x5, STATUS), Code.UNKNOWN, "that of HTTP is 200"),
-        (trailers(grpc_status="0"), Code.INTERNAL, "cannot be read"),
-        (trailers(grpc_status="99"), Code.INTERNAL, "cannot be read"),
+        ("", GrpcCode.UNAVAILABLE, "hung up"),
+        (SETTINGS, GrpcCode.UNAVAILABLE, "hung up"),
+        (SETTINGS + frame(3, 0, "00000007"), GrpcCode.UNAVAILABLE, "reset, HTTP/2 error 7"),
+        (frame(7, 0, "0000000000000000", stream=0), GrpcCode.UNAVAILABLE, "takes no more calls"),
+        (frame(1, 0x5, STATUS), GrpcCode.UNKNOWN, "that of HTTP is 200"),
+        (trailers(grpc_status="0"), GrpcCode.INTERNAL, "cannot be read"),
+        (trailers(grpc_status="99"), GrpcCode.INTERNAL, "cannot be read"),
         (
             frame(1, 0x4, STATUS) + frame(0, 0, "0100000000") + trailers(grpc_status="0"),
-            Code.INTERNAL,
+            GrpcCode.INTERNAL,
             "one plain message",
         ),
-        (frame(1, 0x5, "be"), Code.INTERNAL, "cannot be read"),
-        ("ffffff 00 00 00000001", Code.UNAVAILABLE, "hung up"),
-        ("485454502f312e3120343030", Code.UNAVAILABLE, "hung up"),  # HTTP/1.1 400
+        (frame(1, 0x5, "be"), GrpcCode.INTERNAL, "cannot be read"),
+        ("ffffff 00 00 00000001", GrpcCode.UNAVAILABLE, "hung up"),
+        ("485454502f312e3120343030", GrpcCode.UNAVAILABLE, "hung up"),  # HTTP/1.1 400
     ],
 )
 async def test_a_server_that_breaks_off_or_talks_nonsense_is_an_error(
-    socket: Path, answer: str, code: Code, complaint: str
+    socket: Path, answer: str, code: GrpcCode, complaint: str
 ) -> None:
     """With a code and a reason, never another exception."""
     async with scripted(socket, answer):
@@ -154,7 +154,7 @@ async def test_a_server_that_says_nothing_is_given_up(socket: Path) -> None:
     async with scripted(socket, SETTINGS, ends=False):
         with pytest.raises(CallFailed, match=r"no answer within 0\.05 s") as refused:
             await call(socket, METHOD, b"", within=0.05, at_most=MEGABYTE)
-    assert refused.value.code is Code.DEADLINE_EXCEEDED
+    assert refused.value.code is GrpcCode.DEADLINE_EXCEEDED
 
 
 class scripted:  # noqa: N801 - reads as a function

@@ -8,7 +8,7 @@ from packages.pages.tests.world import pod_object, waiting_pods
 from numakube.api.pod import Pod, PodSchedulingGate
 from numakube_pages.pod_view import (
     NO_VERDICT,
-    Refusal,
+    RefusalCount,
     group_by_reason,
     refusals_in,
     verdict_on,
@@ -24,15 +24,15 @@ def test_a_message_is_taken_apart_by_reason_the_most_frequent_first() -> None:
         "(cpu: best zone has 6 of 8). preemption: 0/5 nodes are available: 5 No victims."
     )
     assert refusals_in(message) == (
-        Refusal(3, "cannot align container (cpu: best zone has 6 of 8)"),
-        Refusal(2, "Insufficient memory"),
+        RefusalCount(3, "cannot align container (cpu: best zone has 6 of 8)"),
+        RefusalCount(2, "Insufficient memory"),
     )
 
 
 def test_a_reason_with_commas_stays_whole() -> None:
     """Only a comma before a number begins another reason."""
     message = "0/2 nodes are available: 2 node(s) had untolerated taint {a: b, c}."
-    assert refusals_in(message) == (Refusal(2, "node(s) had untolerated taint {a: b, c}"),)
+    assert refusals_in(message) == (RefusalCount(2, "node(s) had untolerated taint {a: b, c}"),)
 
 
 def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
@@ -40,7 +40,7 @@ def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
     outside = "node(s) outside the topology domain that is tried for the gang"
     said = f"0/3 nodes are available: 1 Insufficient cpu, 2 {outside}."
     message = f"gang a/g: 1 of 2 needed pods fit; g-2: {said}"
-    assert refusals_in(message) == (Refusal(1, "Insufficient cpu"), Refusal(2, outside))
+    assert refusals_in(message) == (RefusalCount(1, "Insufficient cpu"), RefusalCount(2, outside))
     told = {"name": "a/g", "needed": 2, "running": 0, "waiting": 2}
     pods = [pod_object(name, message=message) for name in ("g-1", "g-2", "single")]
     queue = [
@@ -56,7 +56,7 @@ def test_a_gang_is_told_by_its_first_member_that_does_not_fit() -> None:
 
 def test_words_of_another_form_are_told_as_they_are() -> None:
     """Other schedulers write what they like."""
-    assert refusals_in("the quota is used up") == (Refusal(0, "the quota is used up"),)
+    assert refusals_in("the quota is used up") == (RefusalCount(0, "the quota is used up"),)
     assert refusals_in("") == ()
 
 

@@ -28,7 +28,7 @@ from numakube.insight.node_map.picture_from_report import picture_of_machine
 from numakube.kubelet.machine import Machine
 from numakube.values.cpuset import CpuSet
 from numakube_pages.drawing.node_layout import scene_of
-from numakube_pages.drawing.scene import DARK, LIGHT, Box, Group, Item, Label, rgb
+from numakube_pages.drawing.scene import DARK, LIGHT, Box, DrawnGroup, Item, Label, rgb
 from numakube_pages.drawing.svg import escaped, png_of, svg_of, svg_style
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -102,7 +102,7 @@ def test_the_legend_says_all_that_pods_hold() -> None:
 
 def _labels(items: Iterable[Item]) -> Iterator[Label]:
     for item in items:
-        if isinstance(item, Group):
+        if isinstance(item, DrawnGroup):
             yield from _labels(item.children)
         elif isinstance(item, Label) and item.anchor == "start":
             yield item
@@ -226,7 +226,7 @@ def boxes(items: tuple[Item, ...]) -> list[Box]:
     """Return all boxes."""
     found: list[Box] = []
     for item in items:
-        if isinstance(item, Group):
+        if isinstance(item, DrawnGroup):
             found += boxes(item.children)
         elif isinstance(item, Box):
             found.append(item)
@@ -237,7 +237,7 @@ def labels(items: tuple[Item, ...]) -> list[Label]:
     """Return all texts."""
     found: list[Label] = []
     for item in items:
-        if isinstance(item, Group):
+        if isinstance(item, DrawnGroup):
             found += labels(item.children)
         elif isinstance(item, Label):
             found.append(item)

@@ -26,7 +26,7 @@ from numakube.apps.exporter.node_scan import NodeInputs
 from numakube.apps.exporter.process import PROGRAM
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions, Trouble
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.apps.host.process_life import Surroundings
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES, NODES
 from numakube.kubelet.machines.shape_text import from_shape
@@ -66,7 +66,7 @@ def bound(uid: str, cpuset: str, qos: str) -> Pod:
 
 def published(read: NodeInputs) -> NodeResourceTopology:
     """Return the object of a report."""
-    return topology_of(read, ReportOptions(), cause=Cause.PERIODIC).topology("worker")
+    return topology_of(read, ReportOptions(), cause=ScanCause.PERIODIC).topology("worker")
 
 
 def told(read: NodeInputs) -> dict[str, object]:
@@ -165,7 +165,7 @@ def test_a_reserved_number_of_cpus_is_told_as_cpus() -> None:
 def test_an_odd_annotation_is_a_problem_and_nothing_more() -> None:
     """It names the pod and the field."""
     read = scan(bound("odd", "x", "LSR"), node={keys.NODE_RESERVATION: '{"reservedCPUs": "y"}'})
-    problems = topology_of(read, ReportOptions(), cause=Cause.PERIODIC).problems
+    problems = topology_of(read, ReportOptions(), cause=ScanCause.PERIODIC).problems
     odd = [str(problem) for problem in problems if problem.kind is Trouble.ODD_ANNOTATION]
     assert any("pod default/odd" in one and "cpuset" in one for one in odd)
     assert any(keys.NODE_RESERVATION in one for one in odd)

@@ -28,7 +28,7 @@ from numakube.scheduling.plugins.gang_scheduling import GangMembers
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, REQUIRED_TOPOLOGY
 from numakube.testing import World, pod_document
 from numakube_lab.testing import LabCluster, Opener, lab_cluster
-from numakube_planning.fit_endpoint import UNREAD, Fit
+from numakube_planning.fit_endpoint import UNREAD, FitEndpoint
 
 RACK = "example.com/rack"
 SHAPE = "2 sockets, 4 cores, smt 1, 16Gi"
@@ -348,7 +348,7 @@ async def test_a_question_that_takes_too_long_is_ended() -> None:
     world = World()
     world.add_node("n")
     speaker = Speaker("scheduler", "", lambda: True)
-    fit = Fit(engine_of(world.facts()), speaker, None, GangMembers(), clock=Leaping())
+    fit = FitEndpoint(engine_of(world.facts()), speaker, None, GangMembers(), clock=Leaping())
     app = web.Application()
     app.add_routes(fit.routes(SimpleNamespace(guarded=lambda handler: handler)))  # type: ignore[arg-type]
     question = {"pod": limited(cpu="1m"), "count": 900}

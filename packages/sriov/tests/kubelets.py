@@ -20,7 +20,7 @@ from numakube.testing import until
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_sriov.host_scan import SurveyOptions
 from numakube_sriov.metrics import SriovMetrics
-from numakube_sriov.pool_plugin import Places, PodDevices
+from numakube_sriov.pool_plugin import KubeletDevices, Places
 from numakube_sriov.pool_registration import KubeletFolders, Way
 from numakube_sriov.sriov_loop import Agent, AgentOptions
 
@@ -36,7 +36,7 @@ class Plugin:
     config_file: Path
     rescan: float = 0.05
     use_cdi: bool = False
-    pods: PodDevices | None = None
+    pods: KubeletDevices | None = None
     survey: SurveyOptions = field(default_factory=SurveyOptions)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     agent: Agent | None = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from packages.sriov.tests.build import configured, pool
 
 from numakube.api.yaml_text import load_yaml
-from numakube.node.host_files import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, HostMount
 from numakube.node.pci.network_devices import VdpaDevice
 from numakube_sriov.device_files import (
     Description,
@@ -17,11 +17,11 @@ from numakube_sriov.device_files import (
     save_info,
     write_specification,
 )
-from numakube_sriov.device_pools import Pool
+from numakube_sriov.device_pools import SriovPool
 from numakube_sriov.pool_plugin import answer, variable_names
 
 
-def the(name: str = "nic", prefix: str = "intel.com") -> Pool:
+def the(name: str = "nic", prefix: str = "intel.com") -> SriovPool:
     """Return a pool."""
     (found,) = configured(pool(name, resourcePrefix=prefix)).pools
     return found
@@ -55,7 +55,7 @@ def test_info_is_json_as_go_writes_it() -> None:
 def test_device_files_are_named_once() -> None:
     """By the path on the host, as upstream does; mounts, too."""
     shared, own = DeviceFile("/dev/vfio/vfio", "/dev/vfio/vfio"), DeviceFile("/dev/x", "/dev/y")
-    mount = Mount("/a", "/b")
+    mount = HostMount("/a", "/b")
     devices = {
         "a": Description(nodes=[shared, own], mounts=[mount]),
         "b": Description(nodes=[shared], mounts=[mount]),
@@ -71,7 +71,7 @@ def test_a_cdi_specification_has_everything_but_variables(tmp_path: Path) -> Non
     """It is replaced as a whole, and removed when there is nothing to say."""
     node = DeviceFile("/dev/vfio/7", "/dev/vfio/noiommu-7")
     devices = {
-        "0000:3b:01.0": Description(nodes=[node], mounts=[Mount("/c", "/h", read_only=True)])
+        "0000:3b:01.0": Description(nodes=[node], mounts=[HostMount("/c", "/h", read_only=True)])
     }
     folder = tmp_path / "cdi"
 

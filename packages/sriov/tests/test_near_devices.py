@@ -32,7 +32,7 @@ from numakube.topology.model_report import node_of
 from numakube.topology.report_codec import decode_report, encode_report
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_sriov.pool_plugin import PodDevices
+from numakube_sriov.pool_plugin import KubeletDevices
 from numakube_sriov.pool_registration import Way
 
 GPU = "amd.com/gpu"
@@ -83,7 +83,7 @@ async def plugin(lab: Lab, bed: Bed) -> AsyncIterator[Plugin]:
     assert sockets is not None
     folder = await lab.pool.folder("n1")
     found = Plugin(bed, folders_of(lab.pool, Way.REGISTRY), bed.root / "config.json")
-    found.pods = PodDevices(
+    found.pods = KubeletDevices(
         PodResourcesClient(sockets.pod_resources),
         folder / "device-plugins",
         DevicePaths(bed.host.sysfs, bed.host.proc),
@@ -179,7 +179,7 @@ async def test_a_plugin_that_cannot_ask_chooses_as_if_there_were_no_other_device
     """The card with most free functions, and no pod waits for an answer."""
     await plugin.end()
     assert plugin.pods is not None
-    plugin.pods = PodDevices(
+    plugin.pods = KubeletDevices(
         PodResourcesClient(bed.root / "no.sock", timeout=0.2),
         bed.root,
         DevicePaths(bed.host.sysfs, bed.host.proc),

@@ -28,7 +28,7 @@ from numakube.api.numaresources import (
 )
 from numakube.apps.operator.controller import OPERATORS
 from numakube.apps.operator.exporters_plan import Seen
-from numakube.apps.operator.planned_actions import Delete, State
+from numakube.apps.operator.planned_actions import PlannedState, Remove
 from numakube.kube.catalog import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -94,7 +94,7 @@ def test_nodes_by_labels_and_conditions_get_plugins_too() -> None:
     names = [
         action.document["metadata"]["name"]
         for action in plan.actions
-        if not isinstance(action, Delete)
+        if not isinstance(action, Remove)
     ]
     assert names.count("numaresources-sriov") == 1
 
@@ -114,7 +114,7 @@ def test_a_plugin_that_would_not_start_is_told_before(
 ) -> None:
     """With the number of the group; nothing is touched."""
     plan = planned(Seen(object=wanted(group(*resources))))
-    assert plan.verdict.state is State.DEGRADED
+    assert plan.verdict.state is PlannedState.DEGRADED
     assert plan.verdict.reason == "ValidationErrorUnderNodeGroups"
     assert plan.verdict.message.startswith("node group 0: sriov: ")
     assert message in plan.verdict.message
@@ -124,7 +124,7 @@ def test_a_plugin_that_would_not_start_is_told_before(
 def test_a_group_is_ready_with_its_plugin() -> None:
     """And the plugin is among the related objects."""
     exporter = daemon_set()
-    for ready, state in ((False, State.PROGRESSING), (True, State.AVAILABLE)):
+    for ready, state in ((False, PlannedState.PROGRESSING), (True, PlannedState.AVAILABLE)):
         sets = {one.metadata.name: one for one in (exporter, daemon_set(PLUGIN, ready=ready))}
         plan = planned(Seen(object=wanted(group()), daemon_sets=sets))
         assert plan.verdict.state is state

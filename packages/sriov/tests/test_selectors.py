@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from numakube.node.pci.network_devices import VdpaDevice
 from numakube.node.pci.pci_functions import PciFunction
-from numakube_sriov.device_pools import Selector, parse_pattern, refusal
-from numakube_sriov.pci_discovery import Candidate
+from numakube_sriov.device_pools import DeviceSelectorSpec, parse_pattern, refusal
+from numakube_sriov.pci_discovery import FoundFunction
 
 HEX = st.text("0123456789abcdef", min_size=4, max_size=4)
 NAMES = st.sampled_from(["ens1f0", "ens2f0", "ib0"])
@@ -22,25 +22,25 @@ ADDRESSES = st.sampled_from(["0000:3b:00.0", "0000:af:00.0"])
 class Known:
     """Facts that are the same for all."""
 
-    def is_rdma(self, candidate: Candidate) -> bool:
+    def is_rdma(self, candidate: FoundFunction) -> bool:
         """Tell by the driver."""
         return candidate.function.driver == "mlx5_core"
 
-    def vdpa(self, candidate: Candidate) -> VdpaDevice | None:
+    def vdpa(self, candidate: FoundFunction) -> VdpaDevice | None:
         """Have one if it can do RDMA."""
         return VdpaDevice("vdpa0", "vhost") if self.is_rdma(candidate) else None
 
-    def partition_key(self, _: Candidate) -> str:
+    def partition_key(self, _: FoundFunction) -> str:
         """Have the default."""
         return "0xffff"
 
-    def ddp_profile(self, _: Candidate) -> str:
+    def ddp_profile(self, _: FoundFunction) -> str:
         """Have none."""
         return ""
 
 
 @st.composite
-def candidates(draw: st.DrawFn) -> Candidate:
+def candidates(draw: st.DrawFn) -> FoundFunction:
     """Return virtual functions and functions of their own."""
     pf = draw(st.just("") | ADDRESSES)
     function = PciFunction(
@@ -52,7 +52,7 @@ def candidates(draw: st.DrawFn) -> Candidate:
         acpi_index=draw(st.sampled_from(["", "7"])),
         pf=pf,
     )
-    return Candidate(
+    return FoundFunction(
         id=function.address,
         function=function,
         folder=Path(),
@@ -63,11 +63,11 @@ def candidates(draw: st.DrawFn) -> Candidate:
     )
 
 
-def fitting(candidate: Candidate) -> Selector:
+def fitting(candidate: FoundFunction) -> DeviceSelectorSpec:
     """Return a selector of everything that a candidate has."""
     function = candidate.function
     spans = f"{candidate.index}-{candidate.index}"
-    return Selector(
+    return DeviceSelectorSpec(
         vendors=("ffff", function.vendor),
         devices=(function.device,),
         classes=(function.class_code[:4],),
@@ -85,15 +85,15 @@ def fitting(candidate: Candidate) -> Selector:
 
 
 @given(candidates())
-def test_a_selector_of_all_that_a_candidate_has_takes_it(candidate: Candidate) -> None:
+def test_a_selector_of_all_that_a_candidate_has_takes_it(candidate: FoundFunction) -> None:
     """And so does one that asks for nothing."""
     assert refusal(fitting(candidate), candidate, Known()) == ""
-    assert refusal(Selector(), candidate, Known()) == ""
+    assert refusal(DeviceSelectorSpec(), candidate, Known()) == ""
 
 
 @given(candidates(), st.data())
 def test_one_key_that_does_not_match_is_enough_and_is_named(
-    candidate: Candidate, data: st.DataObject
+    candidate: FoundFunction, data: st.DataObject
 ) -> None:
     """Whatever the others say."""
     wrong: dict[str, tuple[str, Any]] = {
@@ -120,12 +120,12 @@ def test_one_key_that_does_not_match_is_enough_and_is_named(
 
 @given(candidates(), st.lists(st.tuples(NAMES, st.integers(0, 63), st.integers(0, 63)), max_size=4))
 def test_all_entries_for_one_physical_function_count(
-    candidate: Candidate, entries: list[tuple[str, int, int]]
+    candidate: FoundFunction, entries: list[tuple[str, int, int]]
 ) -> None:
     """Not only the first, as upstream has it."""
     patterns = tuple(parse_pattern(f"{name}#{first}-{last}") for name, first, last in entries)
 
-    taken = not refusal(Selector(pf_names=patterns), candidate, Known())
+    taken = not refusal(DeviceSelectorSpec(pf_names=patterns), candidate, Known())
 
     index = candidate.index
     assert taken == (

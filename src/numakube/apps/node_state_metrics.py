@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 LABELS: Final = ("state",)
 
 
-class NodeState(StrEnum):
+class NodeZonesState(StrEnum):
     """What is known of the zones of a node."""
 
     UNKNOWN = "unknown"
@@ -55,19 +55,19 @@ class NodeStates(Collector):
         )
         if self.cluster is not None:
             found = Counter(state_of(node.numa) for node in self.cluster.nodes())
-            for state in NodeState:
+            for state in NodeZonesState:
                 family.add_metric((state.value,), found[state])
         return iter((family,))
 
 
-def state_of(belief: NumaBelief | None) -> NodeState:
+def state_of(belief: NumaBelief | None) -> NodeZonesState:
     """Return what is known of a node with that belief."""
     if belief is None or belief.topology is None:
-        return NodeState.UNKNOWN
+        return NodeZonesState.UNKNOWN
     if belief.blocked:
-        return NodeState.BLOCKED
+        return NodeZonesState.BLOCKED
     if belief.topology.stale:
-        return NodeState.STALE
+        return NodeZonesState.STALE
     if belief.topology.orphaned:
-        return NodeState.ORPHANED
-    return NodeState.COUNTS if belief.topology.report is None else NodeState.EXACT
+        return NodeZonesState.ORPHANED
+    return NodeZonesState.COUNTS if belief.topology.report is None else NodeZonesState.EXACT

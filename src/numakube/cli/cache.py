@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _TITLES = (
     "NODE", "SCHEDULER", "LEADS", "MODE", "STATE", "AGE", "REPORT", "FINGERPRINT", "PODS", "HELD",
@@ -35,7 +35,7 @@ def command(
     node: str | None,
     output: Output,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     watch: bool,
 ) -> None:

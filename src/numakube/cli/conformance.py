@@ -17,7 +17,7 @@ from numakube.values.display import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.topology.conformance import Finding
+    from numakube.topology.conformance import BrokenRule
 
 _API_VERSION: Final = "insight.numakube.dev/v1alpha1"
 _KIND: Final = "NodeResourceTopology"
@@ -28,7 +28,7 @@ class _Checked:
     """An object, and what is wrong with it."""
 
     name: str
-    findings: list[Finding]
+    findings: list[BrokenRule]
 
     def count(self, severity: str) -> int:
         return sum(finding.rule.severity == severity for finding in self.findings)

@@ -24,30 +24,30 @@ from numakube.cli.shared.output_option import Output, make_console, output_optio
 from numakube.cli.shared.scheduler_options import asked_as_tenant, scheduler_options
 from numakube.cli.shared.terminal import say
 from numakube.errors import ApiError, ConfigError, Forbidden
-from numakube.insight.explain.explanation_text import Line, Role, joined
+from numakube.insight.explain.explanation_text import Line, LineRole, joined
 from numakube.kube.resource_types import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.cli.shared.scheduler_options import SchedulerOptions
-    from numakube.insight.explain import Explanation, Subject, Workload
+    from numakube.cli.shared.scheduler_options import AskedSchedulers
+    from numakube.insight.explain import ExplainedWorkload, Explanation, Subject
     from numakube.insight.explain.explained_pod import Addition
     from numakube.insight.explain.explanation_document import WorkloadExplanation
-    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.explain.pod_explanation import ExplainOptions
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
 
 
 _NEGATIVE: Final = 1
 _STYLES: Final = {
-    Role.TITLE: "bold",
-    Role.HEADING: "bold",
-    Role.CHANGE: "green",
-    Role.NOTE: "dim",
-    Role.FITS: "green",
-    Role.REFUSED: "yellow",
+    LineRole.TITLE: "bold",
+    LineRole.HEADING: "bold",
+    LineRole.CHANGE: "green",
+    LineRole.NOTE: "dim",
+    LineRole.FITS: "green",
+    LineRole.REFUSED: "yellow",
 }
 _NARROWEST: Final = 60
 _TENANTS: Final = (
@@ -120,7 +120,7 @@ def pod(
     node: str,
     scheduler_config: str | None,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     output: Output,
     *,
     changes: bool,
@@ -135,7 +135,7 @@ def pod(
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import DEPLOYMENTS, LEASES, SCHEDULER_CONFIG
     from numakube.insight.explain import Subject
-    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.explain.pod_explanation import ExplainOptions
 
     if (name is None) == (filename is None):
         raise click.UsageError("Give the NAME of a pod, or a manifest with -f.")
@@ -149,7 +149,7 @@ def pod(
         return _as_tenant(cluster, schedulers, ObjectKey(space, name), output, refusal)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
-    options = Options(node=node, changes=changes)
+    options = ExplainOptions(node=node, changes=changes)
     found = [
         explained(facts, config, subject, options)
         if isinstance(subject, Subject)
@@ -164,7 +164,7 @@ def explained(
     facts: ClusterFacts,
     config: KubeSchedulerConfiguration | None,
     subject: Subject,
-    options: Options,
+    options: ExplainOptions,
 ) -> Explanation:
     """Return what there is to say of the pod *subject*, what annexes add included."""
     from numakube.annexes import Group, loaded
@@ -193,7 +193,7 @@ def _is_negative(found: Explanation | WorkloadExplanation) -> bool:
 
 def _as_tenant(
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     key: ObjectKey,
     output: Output,
     refusal: Forbidden,
@@ -218,7 +218,7 @@ def _as_tenant(
 
 def _subjects(
     facts: ClusterFacts, name: str | None, filename: str | None, namespace: str
-) -> Sequence[Subject | Workload]:
+) -> Sequence[Subject | ExplainedWorkload]:
     from numakube.cli.shared.pods_in_manifests import batches_in
     from numakube.insight.explain import manifest_subject, pod_subject
 
@@ -286,7 +286,7 @@ def print_lines(lines: Iterable[Line]) -> None:
 def folded(line: Line, width: int) -> Iterator[str]:
     """Yield a line in parts of at most *width* characters; rows of tables stay whole."""
     text = line.text
-    if len(text) <= width or line.role is Role.ROW:
+    if len(text) <= width or line.role is LineRole.ROW:
         yield text
         return
     indent = " " * (len(text) - len(text.lstrip()) + 2)

@@ -38,7 +38,7 @@ def node(name: str, cluster: ClusterOptions, output: Output) -> int:
     is not known what its kubelet does with them.
     """
     from numakube.insight.explain import explain
-    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.explain.pod_explanation import ExplainOptions
     from numakube.insight.node_explanation import explain_node, node_lines
     from numakube.insight.scheduler_engine import engine_of
 
@@ -46,7 +46,7 @@ def node(name: str, cluster: ClusterOptions, output: Output) -> int:
     if name not in facts.nodes:
         raise ConfigError(f"there is no node {name}")
     engines = cache(lambda scheduler: engine_of(facts, None, scheduler))
-    options = Options(node=name, changes=False)
+    options = ExplainOptions(node=name, changes=False)
     found = explain_node(
         facts, name, lambda pod: explain(facts, engines(pod.scheduler), pod, options)
     )
@@ -69,14 +69,16 @@ def claim(name: str, namespace: str, cluster: ClusterOptions, output: Output) ->
     from numakube.apps.gathering import SCHEDULING
     from numakube.insight.collected import DEPLOYMENTS, LEASES, SCHEDULER_CONFIG
     from numakube.insight.explain.claim_explanation import claim_lines, explain_claim
-    from numakube.insight.explain.pod_explanation import Options
+    from numakube.insight.explain.pod_explanation import ExplainOptions
 
     facts = facts_for(cluster, what=SCHEDULING | {LEASES, DEPLOYMENTS, SCHEDULER_CONFIG})
     space = namespace_for(cluster, namespace)
     found = facts.objects.resource_claims.get(f"{space}/{name}")
     if found is None:
         raise ConfigError(_no_such_claim(facts, space, name))
-    explanation = explain_claim(facts, found, lambda pod: explained(facts, None, pod, Options()))
+    explanation = explain_claim(
+        facts, found, lambda pod: explained(facts, None, pod, ExplainOptions())
+    )
     _print(explanation, claim_lines(explanation, wide=output is Output.WIDE), output)
     return int(explanation.verdict in ("refused", "unknown", "held"))
 

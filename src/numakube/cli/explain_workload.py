@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.explain.explanation_document import WorkloadExplanation
-    from numakube.insight.explain.pod_explanation import Options
-    from numakube.insight.explain.workload_explanation import Workload
+    from numakube.insight.explain.pod_explanation import ExplainOptions
+    from numakube.insight.explain.workload_explanation import ExplainedWorkload
     from numakube.insight.facts import ClusterFacts
 
 
@@ -52,12 +52,12 @@ def _command_of(kind: str) -> click.Command:
         from numakube.apps.gathering import SCHEDULING
         from numakube.cli.explain import configuration_in_file, print_found
         from numakube.insight.collected import SCHEDULER_CONFIG
-        from numakube.insight.explain.pod_explanation import Options
+        from numakube.insight.explain.pod_explanation import ExplainOptions
 
         config = configuration_in_file(scheduler_config)
         facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
         workload = _found(facts, kind, namespace_for(cluster, namespace), name)
-        explained = explained_workload(facts, workload, config, Options(changes=changes))
+        explained = explained_workload(facts, workload, config, ExplainOptions(changes=changes))
         print_found([explained], output)
         return int(explained.verdict == "refused")
 
@@ -76,7 +76,7 @@ job = _command_of("Job")
 podgroup = _command_of("PodGroup")
 
 
-def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload:
+def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> ExplainedWorkload:
     from numakube.insight.explain.workload_explanation import gang_in, workload_in
 
     is_gang = kind == "PodGroup"
@@ -93,9 +93,9 @@ def _found(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workloa
 
 def explained_workload(
     facts: ClusterFacts,
-    workload: Workload,
+    workload: ExplainedWorkload,
     config: KubeSchedulerConfiguration | None,
-    options: Options,
+    options: ExplainOptions,
 ) -> WorkloadExplanation:
     """Return what there is to say of *workload*."""
     from numakube.insight.explain import explain_workload
@@ -108,7 +108,7 @@ def explained_workload(
     )
 
 
-def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> Workload:
+def planned(facts: ClusterFacts, batch: Batch, namespace: str) -> ExplainedWorkload:
     """Return what a manifest asks for as a workload."""
     from numakube.insight.explain.workload_explanation import planned_workload
 

@@ -15,7 +15,7 @@ from numakube.values.display import age_text
 
 if TYPE_CHECKING:
     from numakube.cli.shared.connection_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _PATH = "/debug/flags/v"
 
@@ -36,7 +36,7 @@ def command(
     duration: str,
     output: Output,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     reset: bool,
 ) -> None:
@@ -62,7 +62,7 @@ def command(
 
 async def _act(
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     level: str | None,
     query: dict[str, str],
     *,

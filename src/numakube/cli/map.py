@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.node_map.picture import Drawing, NodePicture
-    from numakube.insight.node_map.planned_picture import Refused
+    from numakube.insight.node_map.planned_picture import RejectedPod
     from numakube.insight.node_map.terminal_map import Line
 
 DRAWINGS: Final = tuple(added_to(Group.DRAWINGS))
@@ -160,12 +160,12 @@ def _read(files: Sequence[str]) -> tuple[Pod, ...]:
 
 def _draw(
     drawing: _Drawing, facts: ClusterFacts, nodes: Sequence[str], selector: str
-) -> tuple[Refused, ...]:
+) -> tuple[RejectedPod, ...]:
     """Draw the chosen nodes and return which pods of the plan were refused."""
     from numakube.cli.shared.selection import chosen_nodes
 
     pictures = []
-    refused: list[Refused] = []
+    refused: list[RejectedPod] = []
     for name in chosen_nodes(facts, nodes, selector):
         picture, some = drawing.picture(facts, name)
         pictures.append(picture)
@@ -204,15 +204,17 @@ class _Drawing:
         self._follows = follows
         self._drawn: Sequence[NodePicture] = ()
 
-    def picture(self, facts: ClusterFacts, node: str) -> tuple[NodePicture, tuple[Refused, ...]]:
+    def picture(
+        self, facts: ClusterFacts, node: str
+    ) -> tuple[NodePicture, tuple[RejectedPod, ...]]:
         """Return the node as it is, or as the plan would leave it."""
         from numakube.insight.node_map.picture_from_facts import node_picture
-        from numakube.insight.node_map.planned_picture import Plan, planned
+        from numakube.insight.node_map.planned_picture import PlannedNode, planned
 
         if not self._arriving and not self._leaving:
             return node_picture(facts, node), ()
         plan = planned(facts, node, arriving=self._arriving, leaving=self._leaving)
-        if isinstance(plan, Plan):
+        if isinstance(plan, PlannedNode):
             return plan.picture, plan.refused
         raise ConfigError(f"node {node}: no plan can be drawn: {plan.reason}")
 

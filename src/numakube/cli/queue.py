@@ -14,7 +14,7 @@ from numakube.cli.shared.terminal import age, print_list, print_rows, repeated, 
 
 if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _TITLES = ("POD", "PLACE", "PRIORITY", "ATTEMPTS", "WAITING", "NEXT TRY", "REFUSED BY")
 
@@ -36,7 +36,7 @@ def command(
     namespace: str,
     output: Output,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     watch: bool,
 ) -> None:

@@ -14,7 +14,7 @@ from numakube.cli.shared.terminal import print_list, print_rows, repeated, say, 
 
 if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 
 @click.command("reservations")
@@ -27,7 +27,7 @@ def command(
     node: str | None,
     output: Output,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     watch: bool,
 ) -> None:

@@ -16,7 +16,7 @@ from numakube.cli.shared.terminal import print_list, print_rows
 
 if TYPE_CHECKING:
     from numakube.cli.shared.connection_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 
 @click.command("resync")
@@ -29,7 +29,7 @@ def command(
     node: str | None,
     output: Output,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     everything: bool,
 ) -> None:
@@ -50,7 +50,7 @@ def command(
 
 
 async def _resync(
-    node: str | None, cluster: ClusterOptions, schedulers: SchedulerOptions
+    node: str | None, cluster: ClusterOptions, schedulers: AskedSchedulers
 ) -> list[Document]:
     items: list[Document] = []
     async with reached(cluster, schedulers) as found:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import Document, SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _WATCH_SECONDS = 1.0
 
@@ -49,7 +49,7 @@ def command(
     namespace: str,
     output: str,
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     *,
     watch: bool,
 ) -> None:
@@ -86,14 +86,14 @@ def command(
 
 
 async def _ask(
-    cluster: ClusterOptions, schedulers: SchedulerOptions, namespace: str, name: str
+    cluster: ClusterOptions, schedulers: AskedSchedulers, namespace: str, name: str
 ) -> dict[str, Document]:
     async with reached(cluster, schedulers) as found:
         return await ask_all(found, f"/debug/pods/{namespace}/{name}")
 
 
 async def _follow(
-    cluster: ClusterOptions, schedulers: SchedulerOptions, namespace: str, name: str
+    cluster: ClusterOptions, schedulers: AskedSchedulers, namespace: str, name: str
 ) -> None:
     """Print each line once, as it appears."""
     told: set[str] = set()

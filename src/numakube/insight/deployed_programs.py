@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 
-class Program(StrEnum):
+class ProgramRole(StrEnum):
     """What a process does."""
 
     EXPORTER = "exporter"
@@ -26,11 +26,11 @@ class Program(StrEnum):
 
 
 _OTHERS: Final = {
-    "resource-topology-exporter": Program.EXPORTER,
-    "nfd-topology-updater": Program.EXPORTER,
-    "scheduler-plugins/kube-scheduler": Program.SCHEDULER,
-    "noderesourcetopology-scheduler": Program.SCHEDULER,
-    "nfd-gc": Program.GC,
+    "resource-topology-exporter": ProgramRole.EXPORTER,
+    "nfd-topology-updater": ProgramRole.EXPORTER,
+    "scheduler-plugins/kube-scheduler": ProgramRole.SCHEDULER,
+    "noderesourcetopology-scheduler": ProgramRole.SCHEDULER,
+    "nfd-gc": ProgramRole.GC,
 }
 """Programs of others, by a word of their image or command."""
 
@@ -39,7 +39,7 @@ _OTHERS: Final = {
 class Deployed:
     """A workload that runs one of the programs."""
 
-    program: Program
+    program: ProgramRole
     kind: str
     workload: Workload
     container: Container
@@ -97,7 +97,7 @@ class Deployed:
                 yield pod
 
 
-def deployed(facts: ClusterFacts, *programs: Program) -> tuple[Deployed, ...]:
+def deployed(facts: ClusterFacts, *programs: ProgramRole) -> tuple[Deployed, ...]:
     """Return the workloads that run one of *programs*, or any."""
     kinds = {"DaemonSet": facts.daemon_sets, "Deployment": facts.deployments}
     found = (
@@ -110,11 +110,11 @@ def deployed(facts: ClusterFacts, *programs: Program) -> tuple[Deployed, ...]:
     return tuple(one for one in found if not programs or one.program in programs)
 
 
-def program_of(container: Container) -> Program | None:
+def program_of(container: Container) -> ProgramRole | None:
     """Return which program a container runs; ``None`` if another one."""
     words = (*container.command, *container.args)
     if _is_ours(container):
-        return next((Program(word) for word in words if word in set(Program)), None)
+        return next((ProgramRole(word) for word in words if word in set(ProgramRole)), None)
     told = " ".join((container.image, *container.command[:1]))
     return next((program for mark, program in _OTHERS.items() if mark in told), None)
 

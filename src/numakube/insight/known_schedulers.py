@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER
-from numakube.insight.deployed_programs import Program, deployed
+from numakube.insight.deployed_programs import ProgramRole, deployed
 from numakube.insight.near_names import scheduler_hint
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def known_schedulers(facts: ClusterFacts) -> frozenset[str]:
     leases = {
         lease.metadata.name for lease in facts.leases if lease.metadata.namespace != _NODE_LEASES
     }
-    flags = {one.scheduler_name for one in deployed(facts, Program.SCHEDULER)}
+    flags = {one.scheduler_name for one in deployed(facts, ProgramRole.SCHEDULER)}
     served = {pod.spec.scheduler_name for pod in facts.pods if was_looked_at(pod)}
     told = {
         event.reporting_component or event.source.component

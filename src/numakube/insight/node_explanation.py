@@ -12,7 +12,7 @@ from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.doctor.findings import Severity
 from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.explanation_document import API_VERSION, Document, text_of
-from numakube.insight.explain.explanation_text import DATA_WORDS, EMPTY, Line, Role, table_lines
+from numakube.insight.explain.explanation_text import DATA_WORDS, EMPTY, Line, LineRole, table_lines
 from numakube.insight.facts import CORDONED, NOT_READY
 from numakube.insight.unknown_zones import why_unknown
 from numakube.insight.usage.zone_usage import node_usage
@@ -258,7 +258,7 @@ def _lines(found: NodeExplanation) -> Iterator[Line]:
     policy = [f"policy {found.policy}", f"scope {found.scope}"] if found.policy else []
     kubelet = [f"kubelet {found.kubelet}"] if found.kubelet else []
     about = [*kubelet, *policy, DATA_WORDS[found.data], counted(found.pods, "pod")]
-    yield Line(f"Node {found.node} ({', '.join(about)})", Role.TITLE)
+    yield Line(f"Node {found.node} ({', '.join(about)})", LineRole.TITLE)
     yield Line(found.summary)
     if found.zones:
         yield EMPTY
@@ -268,12 +268,12 @@ def _lines(found: NodeExplanation) -> Iterator[Line]:
         yield from _waiting_lines(found)
     for finding in found.findings[:_MOST_FINDINGS]:
         yield EMPTY
-        yield Line(f"{finding.severity.upper()} {finding.rule}  {finding.detail}", Role.REFUSED)
-        yield from (Line(f"  {line}", Role.CHANGE) for line in finding.fix.split("\n"))
+        yield Line(f"{finding.severity.upper()} {finding.rule}  {finding.detail}", LineRole.REFUSED)
+        yield from (Line(f"  {line}", LineRole.CHANGE) for line in finding.fix.split("\n"))
     if len(found.findings) > _MOST_FINDINGS:
         yield EMPTY
         rest = len(found.findings) - _MOST_FINDINGS
-        yield Line(f"{rest} more: kubectl numa doctor --node {found.node}", Role.NOTE)
+        yield Line(f"{rest} more: kubectl numa doctor --node {found.node}", LineRole.NOTE)
 
 
 def _zone_rows(zones: Sequence[NodeZone]) -> list[list[str]]:
@@ -294,7 +294,7 @@ def _waiting_lines(found: NodeExplanation) -> Iterator[Line]:
     fitting = sum(pod.verdict == "fits" for pod in found.waiting)
     words = f"{counted(number, 'pod')} without a node"
     tried = f", of which {len(found.waiting)} were tried here" if found.more_waiting else ""
-    yield Line(f"{words}{tried}; {fitting or 'none'} would fit here alone:", Role.HEADING)
+    yield Line(f"{words}{tried}; {fitting or 'none'} would fit here alone:", LineRole.HEADING)
     rows = [["pod", "priority", "verdict", "why"]]
     for pod in found.waiting:
         by = f"   [{pod.plugin}]" if pod.plugin else ""

@@ -51,7 +51,7 @@ _VAGUE: Final = ("memory", "ephemeral-storage", "pods")
 _REMEMBERED: Final = 256
 
 
-class NodeGroup(Wire, frozen=True, kw_only=True):
+class DescribedGroup(Wire, frozen=True, kw_only=True):
     """A group of nodes that was described.
 
     Attributes:
@@ -68,14 +68,14 @@ class NodeGroup(Wire, frozen=True, kw_only=True):
 class NodeGroupList(Wire, frozen=True):
     """The file in which groups are described."""
 
-    groups: tuple[NodeGroup, ...] = ()
+    groups: tuple[DescribedGroup, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGroups:
     """Knows the groups that were described."""
 
-    described: tuple[NodeGroup, ...] = ()
+    described: tuple[DescribedGroup, ...] = ()
     _reports: dict[str, NodeResourceTopology] = field(default_factory=dict)
 
     def check(self) -> None:

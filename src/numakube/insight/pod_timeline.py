@@ -23,7 +23,7 @@ _CANDIDATES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """One step on a pod's way.
 
     Attributes:
@@ -63,24 +63,24 @@ def timeline(flight: Document, *, source: str = "") -> Iterator[str]:
             yield f"{_INDENT}{_dropped(dropped)}"
 
 
-def steps_of(flight: Document) -> Iterator[Step]:
+def steps_of(flight: Document) -> Iterator[TimelineStep]:
     """Yield the steps of one pod, oldest first; of each attempt how often it had been tried."""
     for attempt in flight.get("attempts") or ():
         queued, *others = _steps(attempt)
         yield replace(queued, what=f"{queued.what} for attempt {attempt.get('number', '')}")
         yield from others
         if dropped := attempt.get("eventsDropped"):
-            yield Step(queued.at, _dropped(dropped))
+            yield TimelineStep(queued.at, _dropped(dropped))
 
 
 def _dropped(number: int) -> str:
     return f"{number} more events were not kept"
 
 
-def _steps(attempt: Document) -> Iterator[Step]:
+def _steps(attempt: Document) -> Iterator[TimelineStep]:
     """Yield that the pod was queued, and every event of the attempt."""
     queued = attempt.get("queued") or {}
-    yield Step(str(queued.get("time", "")), "queued", str(queued.get("why") or ""))
+    yield TimelineStep(str(queued.get("time", "")), "queued", str(queued.get("why") or ""))
     predicted: object = None
     for event in attempt.get("events") or ():
         if event.get("event") == "reserved":
@@ -93,14 +93,14 @@ _MISPREDICTED: Final = "mispredicted"
 _SETBACKS: Final = frozenset({"notBound", "rejected", _MISPREDICTED})
 
 
-def step_of(event: Document, predicted: object = None) -> Step:
+def step_of(event: Document, predicted: object = None) -> TimelineStep:
     """Return what *event* of a flight recorder says; *predicted* is what was said before it."""
     name, at = str(event.get("event", "")), str(event.get("time", ""))
     if name == "tried":
         good = event.get("result") in ("chosen", "feasible")
-        return Step(at, name, _outcome(event), tuple(_details(event)), good)
+        return TimelineStep(at, name, _outcome(event), tuple(_details(event)), good)
     text = _sentence(name, event, predicted)
-    return Step(at, _WORDS.get(name, name), text, good=name not in _SETBACKS)
+    return TimelineStep(at, _WORDS.get(name, name), text, good=name not in _SETBACKS)
 
 
 def _sentence(name: str, event: Document, predicted: object) -> str:

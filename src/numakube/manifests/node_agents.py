@@ -60,7 +60,7 @@ def host_paths(folders: Sequence[HostFolder]) -> tuple[list[dict[str, Any]], lis
     return [folder.volume() for folder in folders], [folder.mount() for folder in folders]
 
 
-def kubelet_state(name: str, inside: str) -> KubeletState:
+def kubelet_state(name: str, inside: str) -> KubeletStateMounts:
     """Return how the kubelet's state files are seen at *inside*, and little else of its folder.
 
     The kubelet replaces its files, so a mount of a single one would show its first content for
@@ -76,7 +76,7 @@ def kubelet_state(name: str, inside: str) -> KubeletState:
     covers = [
         {"name": "hidden", "mountPath": f"{inside}/{one}", "readOnly": True} for one in _HIDDEN
     ]
-    return KubeletState(
+    return KubeletStateMounts(
         volumes=[folder.volume(), cover, keys.volume()],
         mounts=[folder.mount(), *covers],
         first_mounts=[keys.mount()],
@@ -84,7 +84,7 @@ def kubelet_state(name: str, inside: str) -> KubeletState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubeletState:
+class KubeletStateMounts:
     """The volumes and mounts by which an agent reads the kubelet's state files.
 
     Attributes:

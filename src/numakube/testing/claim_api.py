@@ -25,7 +25,7 @@ MAX_USERS: Final = 256
 _START: Final = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-class Refused(NumakubeError):
+class ChangeRefused(NumakubeError):
     """The API server does not take a change."""
 
 
@@ -55,7 +55,7 @@ class ReplayedApi:
         current = self._objects.resource_claims.get(claim.metadata.key)
         if current is None:
             name = go_quote(claim.metadata.name)
-            raise Refused(f"resourceclaims.resource.k8s.io {name} not found")
+            raise ChangeRefused(f"resourceclaims.resource.k8s.io {name} not found")
         return current
 
     def _unchanged(self, claim: ResourceClaim) -> ResourceClaim:
@@ -87,7 +87,7 @@ class ReplayedApi:
         if problems:
             shown = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
             name = go_quote(claim.metadata.name)
-            raise Refused(f"ResourceClaim.resource.k8s.io {name} is invalid: {shown}")
+            raise ChangeRefused(f"ResourceClaim.resource.k8s.io {name} is invalid: {shown}")
         return self._stored(replace(current, status=claim.status))
 
     async def delete(self, claim: ResourceClaim) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from numakube.api.codec import decode
 from numakube.api.koordinator import keys
-from numakube.api.koordinator.node_annotations import CpuManagerPolicy, CpuTopology
+from numakube.api.koordinator.node_annotations import AnnotatedCpuTopology, CpuManagerPolicy
 from numakube.api.nrt import ZONE_TYPE_NODE
 from numakube.errors import MalformedObject
-from numakube.topology.numa_zones import ZONE_TYPE_SOCKET, Level, Part
+from numakube.topology.numa_zones import ZONE_TYPE_SOCKET, Level, MachinePart
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,16 +45,19 @@ def cpu_policy_of(annotations: Mapping[str, str], problems: list[str]) -> CpuMan
         return None
 
 
-def parts_of(annotations: Mapping[str, str], zones: Sequence[ZoneView]) -> tuple[Part, ...]:
+def parts_of(annotations: Mapping[str, str], zones: Sequence[ZoneView]) -> tuple[MachinePart, ...]:
     """Return the sockets, and the NUMA nodes on them, that *annotations* tell of; none if none."""
     sockets = _sockets_in(annotations.get(keys.CPU_TOPOLOGY, ""))
     if not sockets:
         return ()
     names = {socket: f"socket {socket}" for socket in sorted(set(sockets.values()))}
     return (
-        *(Part(name=name, type=ZONE_TYPE_SOCKET, level=Level.SOCKET) for name in names.values()),
         *(
-            Part(
+            MachinePart(name=name, type=ZONE_TYPE_SOCKET, level=Level.SOCKET)
+            for name in names.values()
+        ),
+        *(
+            MachinePart(
                 name=zone.name,
                 type=ZONE_TYPE_NODE,
                 level=Level.NUMA,
@@ -73,7 +76,7 @@ def parts_of(annotations: Mapping[str, str], zones: Sequence[ZoneView]) -> tuple
 def _sockets_in(text: str) -> Mapping[int, int]:
     """Return the socket of each NUMA node that is on one only; nothing if that cannot be read."""
     try:
-        topology = decode(CpuTopology, text) if text else CpuTopology()
+        topology = decode(AnnotatedCpuTopology, text) if text else AnnotatedCpuTopology()
     except MalformedObject:
         return {}  # the reader of CPUs says what is wrong with it
     sockets: dict[int, set[int]] = {}

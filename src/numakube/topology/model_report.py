@@ -84,7 +84,7 @@ class ZoneAmounts:
     available: Amounts
 
 
-class _Row(NamedTuple):
+class _ReportRow(NamedTuple):
     name: str
     capacity: int
     allocatable: int
@@ -121,7 +121,9 @@ def zones_of(node: KubeletNode) -> tuple[ZoneAmounts, ...]:
 def _zone(node: KubeletNode, numa: NumaNode, devices: _Devices) -> ZoneAmounts:
     rows = [*_cpus(node, numa), *_memory(node, numa), *_near(devices, numa)]
     if not rows:
-        rows = [_Row(CPU, MILLI_PER_CPU * sum(len(core.threads) for core in numa.cores), 0, 0)]
+        rows = [
+            _ReportRow(CPU, MILLI_PER_CPU * sum(len(core.threads) for core in numa.cores), 0, 0)
+        ]
     return ZoneAmounts(
         id=numa.id,
         capacity={row.name: row.capacity for row in rows},
@@ -130,7 +132,7 @@ def _zone(node: KubeletNode, numa: NumaNode, devices: _Devices) -> ZoneAmounts:
     )
 
 
-def _cpus(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
+def _cpus(node: KubeletNode, numa: NumaNode) -> Iterator[_ReportRow]:
     manager = node.cpus
     if manager is None:
         return
@@ -138,22 +140,22 @@ def _cpus(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
     parts = (cpus, cpus & manager.allocatable, cpus & manager.available)
     capacity, allocatable, available = (MILLI_PER_CPU * part.bit_count() for part in parts)
     if allocatable:
-        yield _Row(CPU, capacity, allocatable, available)
+        yield _ReportRow(CPU, capacity, allocatable, available)
 
 
-def _memory(node: KubeletNode, numa: NumaNode) -> Iterator[_Row]:
+def _memory(node: KubeletNode, numa: NumaNode) -> Iterator[_ReportRow]:
     if node.memory is None:
         return
     for kind, table in node.memory.books[numa.id].tables.items():
         if table.allocatable:
             capacity = max(table.total, table.allocatable)
-            yield _Row(kind, capacity, table.allocatable, table.free)
+            yield _ReportRow(kind, capacity, table.allocatable, table.free)
 
 
-def _near(devices: _Devices, numa: NumaNode) -> Iterator[_Row]:
+def _near(devices: _Devices, numa: NumaNode) -> Iterator[_ReportRow]:
     for name, (healthy, free) in devices.items():
         if count := healthy.get(numa.id, 0):
-            yield _Row(name, count, count, free.get(numa.id, 0))
+            yield _ReportRow(name, count, count, free.get(numa.id, 0))
 
 
 def moved(zone: ZoneView, before: Amounts, after: Amounts) -> Amounts:

@@ -76,7 +76,7 @@ LEVELS: Final[Mapping[str, Level]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MachinePart:
     """One part of a machine.
 
     Attributes:
@@ -145,15 +145,15 @@ def within(view: NodeTopology, numa_id: int) -> tuple[str, ...]:
     return (*outer, *own)
 
 
-def in_order(parts: Sequence[Part]) -> Iterator[tuple[int, Part]]:
+def in_order(parts: Sequence[MachinePart]) -> Iterator[tuple[int, MachinePart]]:
     """Yield every part once, with its depth: below the one that it belongs to, where that is told.
 
     Parts that belong to each other in a circle stand at the top.
     """
     names = {part.name for part in parts}
     circles = in_circles({part.name: part.parent for part in parts})
-    children: dict[str, list[Part]] = {}
-    top: list[Part] = []
+    children: dict[str, list[MachinePart]] = {}
+    top: list[MachinePart] = []
     for part in parts:
         rooted = part.parent in names and part.name not in circles
         (children.setdefault(part.parent, []) if rooted else top).append(part)
@@ -203,7 +203,7 @@ class Unusable:
     """
 
     reason: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MachinePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +235,7 @@ def numa_zones(zones: Sequence[Zone], problems: list[str]) -> tuple[ZoneView, ..
     return tuple(sorted(views, key=lambda view: view.id))
 
 
-def other_parts(zones: Sequence[Zone], nodes: Sequence[ZoneView]) -> tuple[Part, ...]:
+def other_parts(zones: Sequence[Zone], nodes: Sequence[ZoneView]) -> tuple[MachinePart, ...]:
     """Return all zones with their places in the hierarchy; none if there is no hierarchy."""
     if is_flat(zones):
         return ()
@@ -243,10 +243,10 @@ def other_parts(zones: Sequence[Zone], nodes: Sequence[ZoneView]) -> tuple[Part,
     return tuple(_part(zone, ids) for zone in zones)
 
 
-def _part(zone: Zone, ids: Mapping[str, int]) -> Part:
+def _part(zone: Zone, ids: Mapping[str, int]) -> MachinePart:
     # What is wrong with the amounts of NUMA nodes is told elsewhere; the others decide nothing.
     amounts = {resource.name: _amounts(resource, "", []) for resource in zone.resources}
-    return Part(
+    return MachinePart(
         name=zone.name,
         type=zone.type,
         level=level_of(zone),

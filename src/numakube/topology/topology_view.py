@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.topology.exact_report import ExactReport
-    from numakube.topology.numa_zones import Part
+    from numakube.topology.numa_zones import MachinePart
     from numakube.topology.pci_places import PciPlaces
 
 __all__ = [
@@ -96,7 +96,7 @@ class NodeTopology:
 
     node: str
     zones: tuple[ZoneView, ...]
-    parts: tuple[Part, ...] = ()
+    parts: tuple[MachinePart, ...] = ()
     policy: TopologyPolicy = TopologyPolicy.NONE
     scope: TopologyScope = TopologyScope.CONTAINER
     max_numa_nodes: int = DEFAULT_MAX_NUMA_NODES
@@ -237,7 +237,7 @@ def _overwritten_by(producer: Producer) -> str:
     return f"{who} has written the zones since numakube's exporter did; its exact data is not used"
 
 
-def _parts(nrt: NodeResourceTopology, zones: tuple[ZoneView, ...]) -> tuple[Part, ...]:
+def _parts(nrt: NodeResourceTopology, zones: tuple[ZoneView, ...]) -> tuple[MachinePart, ...]:
     return other_parts(nrt.zones, zones) or koordlet.parts_of(nrt.metadata.annotations, zones)
 
 

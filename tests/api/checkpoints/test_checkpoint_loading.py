@@ -8,9 +8,9 @@ from operator import itemgetter
 import pytest
 
 from numakube.api.checkpoints import (
+    CheckpointMemoryBlock,
     CpuManagerState,
     DeviceManagerState,
-    MemoryBlock,
     MemoryManagerState,
     MemoryTable,
     NumaNodeState,
@@ -23,8 +23,8 @@ from numakube.api.checkpoints import (
     write_memory_manager_state,
 )
 from numakube.api.checkpoints.checkpoint_loading import (
+    CheckpointMapType,
     GoType,
-    MapType,
     SliceType,
     StructType,
     checksum_of_text,
@@ -49,7 +49,9 @@ MEMORY = MemoryManagerState(
             cells=(0, 1),
         )
     },
-    entries={"uid": {"main": (MemoryBlock(numa_affinity=(0, 1), type="memory", size=3),)}},
+    entries={
+        "uid": {"main": (CheckpointMemoryBlock(numa_affinity=(0, 1), type="memory", size=3),)}
+    },
 )
 DEVICES = DeviceManagerState(
     pod_device_entries=(
@@ -127,18 +129,18 @@ def test_elements_hide_their_types_and_fields_show_them() -> None:
 def test_maps_are_sorted_by_key() -> None:
     """Numbers by value, strings by character."""
     assert (
-        spew(MapType("map[int]string", INT, TEXT), {10: "b", 9: "a"})
+        spew(CheckpointMapType("map[int]string", INT, TEXT), {10: "b", 9: "a"})
         == "(map[int]string)map[9:a 10:b]"
     )
-    assert spew(MapType("m", TEXT, INT), {"b": 1, "B": 2}) == "(m)map[B:2 b:1]"
+    assert spew(CheckpointMapType("m", TEXT, INT), {"b": 1, "B": 2}) == "(m)map[B:2 b:1]"
 
 
 def test_nil_and_empty_differ() -> None:
     """For maps and slices alike."""
     assert spew(SliceType("[]int", INT), None) == "([]int)<nil>"
     assert spew(SliceType("[]int", INT), ()) == "([]int)[]"
-    assert spew(MapType("m", TEXT, INT), None) == "(m)<nil>"
-    assert spew(MapType("m", TEXT, INT), {}) == "(m)map[]"
+    assert spew(CheckpointMapType("m", TEXT, INT), None) == "(m)<nil>"
+    assert spew(CheckpointMapType("m", TEXT, INT), {}) == "(m)map[]"
 
 
 def test_pointers() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numakube.api.checkpoints import (
-    MemoryBlock,
+    CheckpointMemoryBlock,
     MemoryManagerState,
     MemoryTable,
     NumaNodeState,
@@ -16,10 +16,10 @@ from numakube.api.checkpoints import (
     read_memory_manager_state,
     write_memory_manager_state,
 )
-from numakube.api.checkpoints.memory_manager_state import PodEntry
+from numakube.api.checkpoints.memory_manager_state import PodMemoryEntry
 from numakube.errors import CorruptCheckpoint
 
-BLOCK = MemoryBlock(numa_affinity=(0,), type="memory", size=512)
+BLOCK = CheckpointMemoryBlock(numa_affinity=(0,), type="memory", size=512)
 TABLE = MemoryTable(total=2048, system_reserved=512, allocatable=1536, reserved=512, free=1024)
 STATE = MemoryManagerState(
     policy_name="static",
@@ -30,7 +30,7 @@ WITH_POD = MemoryManagerState(
     policy_name=STATE.policy_name,
     machine_state=STATE.machine_state,
     entries=STATE.entries,
-    pod_entries={"pod": PodEntry(memory_blocks=(BLOCK,))},
+    pod_entries={"pod": PodMemoryEntry(memory_blocks=(BLOCK,))},
 )
 
 
@@ -112,7 +112,7 @@ names = st.text("abc-", min_size=1, max_size=5)
 kinds = st.sampled_from(["memory", "hugepages-2Mi", "hugepages-1Gi"])
 cells = st.lists(st.integers(0, 12), max_size=4).map(tuple)
 blocks = st.lists(
-    st.builds(MemoryBlock, numa_affinity=cells, type=kinds, size=sizes), max_size=3
+    st.builds(CheckpointMemoryBlock, numa_affinity=cells, type=kinds, size=sizes), max_size=3
 ).map(tuple)
 tables = st.builds(
     MemoryTable, total=sizes, system_reserved=sizes, allocatable=sizes, reserved=sizes, free=sizes
@@ -128,7 +128,7 @@ states = st.builds(
     policy_name=st.sampled_from(["None", "Static"]),
     machine_state=st.dictionaries(st.integers(0, 12), nodes, max_size=3),
     entries=st.dictionaries(names, st.dictionaries(names, blocks, max_size=2), max_size=3),
-    pod_entries=st.dictionaries(names, st.builds(PodEntry, memory_blocks=blocks), max_size=2),
+    pod_entries=st.dictionaries(names, st.builds(PodMemoryEntry, memory_blocks=blocks), max_size=2),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
 
-from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
+from numakube.apps.deployer.apply_and_remove import Deed, DeployEngine, DeployStep
 from numakube.apps.deployer.cluster_detection import (
     control_plane_nodes,
     installations,
@@ -55,9 +55,9 @@ class Journal:
     """What was done."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[DeployStep] = []
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: DeployStep) -> None:
         """Note a step."""
         self.steps.append(step)
 
@@ -79,7 +79,7 @@ async def names(client: Client) -> set[str]:
 async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> None:
     """Deploying twice changes nothing, nor a dry removal; a real one leaves what was before."""
     client, journal = site.client, Journal()
-    engine = Engine(client=client, tell=journal)
+    engine = DeployEngine(client=client, tell=journal)
     before = await names(client)
     documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
     await engine.deploy(documents)
@@ -92,7 +92,7 @@ async def test_what_is_deployed_runs_and_what_is_removed_is_gone(site: Site) -> 
     await engine.deploy(documents)
     assert journal.deeds() == {Deed.UNCHANGED}
     used = StillUsed.besides(DEFAULT, Choices(), client)
-    await Engine(client=client, tell=journal, dry_run=True).remove(documents, used)
+    await DeployEngine(client=client, tell=journal, dry_run=True).remove(documents, used)
     assert journal.deeds() == {Deed.DELETED}
     await engine.deploy(documents)
     assert journal.deeds() == {Deed.UNCHANGED}
@@ -105,7 +105,7 @@ async def test_a_dry_run_changes_nothing(site: Site) -> None:
     """Though the server checks what it can."""
     client, journal = site.client, Journal()
     before = await names(client)
-    engine = Engine(client=client, tell=journal, dry_run=True)
+    engine = DeployEngine(client=client, tell=journal, dry_run=True)
     await engine.deploy(objects_of(DEFAULT, Choices()))
     assert journal.deeds() == {Deed.CREATED}
     assert await names(client) == before
@@ -117,11 +117,11 @@ async def test_what_was_there_before_stays(site: Site) -> None:
     documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
     theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
     await client.create(NAMESPACES, theirs)
-    engine = Engine(client=client, tell=journal)
+    engine = DeployEngine(client=client, tell=journal)
     await engine.deploy(documents)
-    assert Step("namespace/numakube", Deed.KEPT) in journal.steps
+    assert DeployStep("namespace/numakube", Deed.KEPT) in journal.steps
     going = await engine.remove(documents, StillUsed.besides(DEFAULT, Choices(), client))
-    assert Step("namespace/numakube", Deed.FOREIGN) in journal.steps
+    assert DeployStep("namespace/numakube", Deed.FOREIGN) in journal.steps
     assert await engine.wait_gone(going, 120, lambda _: None) == ""
     assert "numakube" in await names(client)
 
@@ -129,7 +129,7 @@ async def test_what_was_there_before_stays(site: Site) -> None:
     await _create_anew(client, role)
     with pytest.raises(ConfigError, match=r"clusterrole/numakube-\w+ exists and was not"):
         await engine.deploy(documents)
-    await Engine(client=client, tell=journal, adopt=True).deploy(documents)
+    await DeployEngine(client=client, tell=journal, adopt=True).deploy(documents)
     live = await client.get(CLUSTER_ROLES, role["metadata"]["name"])
     assert live["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "numakube-deployer"
     assert await engine.wait_ready(documents, 120, lambda _: None) == ""

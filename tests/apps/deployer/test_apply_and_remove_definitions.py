@@ -15,7 +15,12 @@ from tests.kube.old_definitions import (
     v1alpha1_of_the_cluster,
 )
 
-from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step, hindrance_to_upgrade
+from numakube.apps.deployer.apply_and_remove import (
+    Deed,
+    DeployEngine,
+    DeployStep,
+    hindrance_to_upgrade,
+)
 from numakube.apps.deployer.still_used import StillUsed
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS, NODE_RESOURCE_TOPOLOGIES
 from numakube.kube.client import Client
@@ -34,10 +39,10 @@ async def client(sites: Opener) -> AsyncIterator[Client]:
         yield site.client
 
 
-async def deployed(client: Client) -> Step:
+async def deployed(client: Client) -> DeployStep:
     """Deploy the kinds; return what became of that of topologies."""
-    steps: list[Step] = []
-    await Engine(client=client, tell=steps.append).deploy(objects_of(["api"], Choices()))
+    steps: list[DeployStep] = []
+    await DeployEngine(client=client, tell=steps.append).deploy(objects_of(["api"], Choices()))
     return next(step for step in steps if step.name == SUBJECT)
 
 
@@ -69,10 +74,12 @@ async def test_an_old_definition_gets_the_current_version_and_keeps_its_objects(
     assert (await client.update(current, written))["attributes"] == [{"name": "a", "value": "b"}]
 
     assert (await deployed(client)).deed is Deed.KEPT
-    steps: list[Step] = []
+    steps: list[DeployStep] = []
     used = StillUsed.besides(["api"], Choices(), client)
-    await Engine(client=client, tell=steps.append).remove(objects_of(["api"], Choices()), used)
-    assert Step(SUBJECT, Deed.FOREIGN) in steps
+    await DeployEngine(client=client, tell=steps.append).remove(
+        objects_of(["api"], Choices()), used
+    )
+    assert DeployStep(SUBJECT, Deed.FOREIGN) in steps
 
 
 def _with(definition: dict[str, Any], **metadata: Any) -> dict[str, Any]:
@@ -106,7 +113,7 @@ async def test_a_definition_that_is_not_ours_to_change_is_kept_with_the_reason(
 async def test_a_current_definition_of_others_is_left_alone(client: Client) -> None:
     """Without a word about versions."""
     await install(client, current())
-    assert await deployed(client) == Step(SUBJECT, Deed.KEPT)
+    assert await deployed(client) == DeployStep(SUBJECT, Deed.KEPT)
 
 
 def test_a_definition_with_versions_that_we_do_not_know_is_not_changed() -> None:

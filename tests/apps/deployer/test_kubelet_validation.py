@@ -24,9 +24,9 @@ from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import CONTROL_PLANE, Node, NodeSpec
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.deployer.kubelet_validation import (
-    Advice,
-    Finding,
     Form,
+    KubeletAdvice,
+    KubeletFinding,
     kubelet_configuration,
     state_trouble,
     validate,
@@ -159,8 +159,10 @@ def test_old_servers_and_clusters_without_workers_are_told() -> None:
         version=ServerVersion(git_version="v1.19.3"),
     )
     assert validate(old) == [
-        Finding(area="cluster", component="API Version", expected="1.21", detected="v1.19.3"),
-        Finding(area="cluster", component="", expected="worker nodes", detected="none"),
+        KubeletFinding(
+            area="cluster", component="API Version", expected="1.21", detected="v1.19.3"
+        ),
+        KubeletFinding(area="cluster", component="", expected="worker nodes", detected="none"),
     ]
 
 
@@ -195,7 +197,7 @@ def test_the_advice_is_one_that_the_kubelet_starts_with(
 ) -> None:
     """And that passes the validation."""
     machine = from_shape(shape)
-    advice = Advice(policy=policy, scope=scope, reserved_cores=cores)
+    advice = KubeletAdvice(policy=policy, scope=scope, reserved_cores=cores)
     config = read_kubelet_config(written(kubelet_configuration(machine, advice), Form.KUBEADM))
     node = KubeletNode(machine, settings_of(config, machine))
     assert (node.settings.topology_policy, node.settings.topology_scope) == (policy, scope)
@@ -210,13 +212,13 @@ def test_the_advice_is_one_that_the_kubelet_starts_with(
 
 def test_the_advice_keeps_whole_cores_for_the_system() -> None:
     """With all their threads."""
-    document = kubelet_configuration(from_shape(SHAPE), Advice(reserved_cores=2))
+    document = kubelet_configuration(from_shape(SHAPE), KubeletAdvice(reserved_cores=2))
     assert document["reservedSystemCPUs"] == "0-1,8-9"
 
 
 def test_the_advice_for_many_numa_nodes_leaves_memory_alone() -> None:
     """The Static Memory Manager of any kubelet would try every set of them."""
-    document = kubelet_configuration(from_shape(WIDE), Advice())
+    document = kubelet_configuration(from_shape(WIDE), KubeletAdvice())
     assert document["memoryManagerPolicy"] == "None"
     assert document["topologyManagerPolicyOptions"] == {"max-allowable-numa-nodes": "34"}
 
@@ -225,7 +227,7 @@ def test_the_advice_for_many_numa_nodes_leaves_memory_alone() -> None:
 @pytest.mark.parametrize("shape", [SHAPE, WIDE])
 def test_every_form_of_the_advice_says_the_same(form: Form, shape: str) -> None:
     """What is written for kubeadm, as drop-in, as flags or for OpenShift reads alike."""
-    document = kubelet_configuration(from_shape(shape), Advice(reserved_cores=2))
+    document = kubelet_configuration(from_shape(shape), KubeletAdvice(reserved_cores=2))
 
     text = written(document, form, pool="worker-numa")
 
@@ -234,7 +236,7 @@ def test_every_form_of_the_advice_says_the_same(form: Form, shape: str) -> None:
 
 def test_the_advice_for_openshift_selects_its_pool() -> None:
     """By the label that every pool of the Machine Config Operator has."""
-    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    document = kubelet_configuration(from_shape(SHAPE), KubeletAdvice())
     found: Any = load_yaml(written(document, Form.OPENSHIFT, pool="worker-numa"), "object")
 
     selector = found["spec"]["machineConfigPoolSelector"]["matchLabels"]
@@ -245,7 +247,7 @@ def test_the_advice_for_openshift_selects_its_pool() -> None:
 def test_state_files_that_the_advice_does_not_go_with_are_told() -> None:
     """In the kubelet's words; a kubelet that has these settings already starts."""
     machine = from_shape(SHAPE)
-    document = kubelet_configuration(machine, Advice())
+    document = kubelet_configuration(machine, KubeletAdvice())
     config = merged([read_source(json.dumps(document), "document")])
 
     assert 'policy "static" differs from state checkpoint policy "none"' in state_trouble(
@@ -273,7 +275,7 @@ def host(
 def test_a_host_is_validated_by_its_files(tmp_path: Path) -> None:
     """Flags of the kubelet count, and state files of another policy are told in its words."""
     machine = from_shape(SHAPE)
-    advice = written(kubelet_configuration(machine, Advice()), Form.FLAGS)
+    advice = written(kubelet_configuration(machine, KubeletAdvice()), Form.FLAGS)
     old = save(KubeletNode(machine, KubeletSettings()))
     folder = host(tmp_path, config="cpuManagerPolicy: none\n", flags=advice, state=old)
 
@@ -300,7 +302,7 @@ def test_drop_ins_that_a_unit_names_count(tmp_path: Path) -> None:
     )
     drop_ins = folder / "etc/kubelet.d"
     drop_ins.mkdir()
-    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    document = kubelet_configuration(from_shape(SHAPE), KubeletAdvice())
     (drop_ins / "90-numa.conf").write_text(written(document, Form.DROP_IN))
 
     assert validate_host(read_host(folder), name="n") == []
@@ -331,7 +333,7 @@ def test_what_keeps_a_kubelet_from_starting_is_found_in_its_flags(
     tmp_path: Path, version: str, words: set[str]
 ) -> None:
     """Bad syntax, and flags and feature gates that its version does not know or has locked."""
-    document = kubelet_configuration(from_shape(SHAPE), Advice())
+    document = kubelet_configuration(from_shape(SHAPE), KubeletAdvice())
     folder = host(tmp_path, config=written(document, Form.DROP_IN), flags=GUIDE)
     found = validate_host(read_host(folder), name="n", kubernetes=version)
     why = [

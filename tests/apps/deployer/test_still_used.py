@@ -9,7 +9,7 @@ import pytest
 from tests.apps.deployer.test_apply_and_remove import agent
 from tests.apps.operator.test_on_the_lab import remove_definition
 
-from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
+from numakube.apps.deployer.apply_and_remove import Deed, DeployEngine, DeployStep
 from numakube.apps.deployer.still_used import StillUsed, contents
 from numakube.kube.catalog import (
     CONFIG_MAPS,
@@ -44,13 +44,13 @@ async def client() -> AsyncIterator[Client]:
 
 async def deploy(client: Client, *components: str) -> None:
     """Deploy *components*."""
-    await Engine(client=client, tell=lambda _: None).deploy(objects_of(components, CHOICES))
+    await DeployEngine(client=client, tell=lambda _: None).deploy(objects_of(components, CHOICES))
 
 
-async def remove(client: Client, *components: str) -> dict[str, Step]:
+async def remove(client: Client, *components: str) -> dict[str, DeployStep]:
     """Remove *components*; return the steps by the name of the object."""
-    steps: list[Step] = []
-    engine = Engine(client=client, tell=steps.append)
+    steps: list[DeployStep] = []
+    engine = DeployEngine(client=client, tell=steps.append)
     used = StillUsed.besides(components, CHOICES, client)
     going = await engine.remove(objects_of(components, CHOICES), used)
     assert await engine.wait_gone(going, 60, lambda _: None) == ""

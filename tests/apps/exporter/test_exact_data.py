@@ -28,7 +28,7 @@ from numakube.apps.exporter.kubelet_checkpoints import (
 from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.apps.exporter.zone_accounting import zones_of
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine, PciPath, tree_of
@@ -95,7 +95,7 @@ def test_the_order_in_which_a_kubelet_lists_pods_changes_nothing(
     shuffled = list(inputs.pods)
     random.shuffle(shuffled)
     reports = (
-        topology_of(one, ReportOptions(), cause=Cause.PERIODIC).topology("n1")
+        topology_of(one, ReportOptions(), cause=ScanCause.PERIODIC).topology("n1")
         for one in (inputs, replace(inputs, pods=tuple(shuffled)))
     )
     assert next(reports) == next(reports)
@@ -119,7 +119,7 @@ def test_zones_say_what_is_below_each_root_port() -> None:
     path = PciPath("0000:18:00.0", "pci0000:15", ("0000:15:01.0",), 0)
     connected = Connected(tree_of((path,)), {"g0": path.address})
     inputs = replace(inputs_of(node, pods), connected=connected)
-    report = topology_of(inputs, ReportOptions(), cause=Cause.PERIODIC)
+    report = topology_of(inputs, ReportOptions(), cause=ScanCause.PERIODIC)
     told = {
         zone.name: {attribute.name: attribute.value for attribute in zone.attributes}
         for zone in report.zones

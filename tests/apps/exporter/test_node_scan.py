@@ -27,7 +27,7 @@ from numakube.apps.exporter.node_scan import NodeReader, PodName
 from numakube.apps.exporter.numa_hardware import Hardware, ZoneHardware
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.errors import KubeletUnavailable, KubeletWillNotStart
 from numakube.node.podresources_client import AllocatableResources, Memory, PodResources
 from numakube.topology import nrt_names
@@ -212,7 +212,7 @@ async def test_without_a_configuration_the_state_files_tell_the_policies(tmp_pat
     state = CpuManagerState(policy="static", default_cpus=CpuSet.parse("0-3"))
     (tmp_path / CPU_STATE).write_bytes(write_cpu_manager_state(state, version=2))
     inputs = await reader(Kubelet(), checkpoints=StateFolder(tmp_path)).read()
-    report = topology_of(inputs, ReportOptions(fingerprint=False), cause=Cause.PERIODIC)
+    report = topology_of(inputs, ReportOptions(fingerprint=False), cause=ScanCause.PERIODIC)
     assert report.attributes == (Attribute(name=nrt_names.CPU_POLICY, value="static"),)
 
 

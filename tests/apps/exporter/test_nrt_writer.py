@@ -15,7 +15,7 @@ from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.nrt import Attribute, NodeResourceTopology, attribute_value
 from numakube.apps.exporter.api_objects import NodeObject
 from numakube.apps.exporter.nrt_writer import ObjectPublisher, Operation, Writer, difference
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.errors import MissingDefinition
 from numakube.kube.catalog import NODE_RESOURCE_TOPOLOGIES as NRTS
 from numakube.kube.catalog import NODES
@@ -234,7 +234,7 @@ async def test_a_new_object_belongs_to_the_node_of_today(client: Client) -> None
     document = {"metadata": {"name": NODE}}
     for free in (8, 7):
         node = await client.create(NODES.raw, document)
-        written = await publisher.publish(report(free=free), cause=Cause.REACTIVE, slept=None)
+        written = await publisher.publish(report(free=free), cause=ScanCause.REACTIVE, slept=None)
         assert written.operation is Operation.CREATE
         (owner,) = (await current(client)).metadata.owner_references
         assert owner.uid == node["metadata"]["uid"]

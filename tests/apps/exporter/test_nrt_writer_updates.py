@@ -13,7 +13,7 @@ from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.api_objects import NodeObject
 from numakube.apps.exporter.nrt_writer import WHOLE_SECONDS, ObjectPublisher, Operation
 from numakube.apps.exporter.report import Report
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.errors import ApiError, ClusterUnreachable, Conflict, TooManyRequests
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -40,7 +40,7 @@ class Site:
         node = NodeObject(self.client, NODE)
         return ObjectPublisher(self.client, node, name=NODE, max_silence=300.0)
 
-    async def publish(self, cause: Cause = Cause.REACTIVE) -> Operation:
+    async def publish(self, cause: ScanCause = ScanCause.REACTIVE) -> Operation:
         """Write what the node is like."""
         nrt = self.node.report()
         nothing: dict[str, Any] = {"fingerprints": {}, "method": "all", "pods": (), "problems": ()}
@@ -80,7 +80,7 @@ async def test_the_first_report_is_whole_and_later_ones_are_updates(site: Site) 
     assert await site.says_the_truth()
     for number in range(3):
         site.node.admit(pod(f"p{number}", cpus=1))
-        assert await site.publish(Cause.PERIODIC) is Operation.UPDATE
+        assert await site.publish(ScanCause.PERIODIC) is Operation.UPDATE
         assert await site.says_the_truth()
     assert await site.report() == whole
     (update,) = (await site.client.list(NODE_RESOURCE_TOPOLOGY_UPDATES)).items
@@ -124,7 +124,7 @@ async def test_a_report_that_is_gone_is_written_again(site: Site) -> None:
     await site.publish()
     await site.client.delete(NODE_RESOURCE_TOPOLOGIES, NODE)
     await site.client.delete_collection(NODE_RESOURCE_TOPOLOGY_UPDATES)
-    assert await site.publish(Cause.PERIODIC) is Operation.CREATE
+    assert await site.publish(ScanCause.PERIODIC) is Operation.CREATE
     assert await site.says_the_truth()
 
 
@@ -220,7 +220,7 @@ async def test_the_whole_report_is_written_once_an_hour(
     clock = site.client.clock
     late = clock.monotonic() + WHOLE_SECONDS
     monkeypatch.setattr(type(clock), "monotonic", lambda _: late)
-    await site.publish(Cause.PERIODIC)
+    await site.publish(ScanCause.PERIODIC)
     assert await site.report() != before
     assert await site.says_the_truth()
 

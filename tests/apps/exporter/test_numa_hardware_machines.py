@@ -16,7 +16,7 @@ from numakube.apps.exporter.node_scan import NodeInputs
 from numakube.apps.exporter.numa_hardware import HardwareReader
 from numakube.apps.exporter.report import Report, topology_of
 from numakube.apps.exporter.report_options import ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.shape_text import from_shape
@@ -62,7 +62,7 @@ def scanned(tmp_path: Path, node: KubeletNode, pods: dict[str, Pod]) -> NodeInpu
 
 def report(read: NodeInputs) -> Report:
     """Return the report of a scan."""
-    return topology_of(read, ReportOptions(node_name="worker"), cause=Cause.PERIODIC)
+    return topology_of(read, ReportOptions(node_name="worker"), cause=ScanCause.PERIODIC)
 
 
 def zones(read: NodeInputs) -> Figures:

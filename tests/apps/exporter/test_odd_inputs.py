@@ -8,9 +8,9 @@ from tests.apps.exporter.build import GIB, configuration, figures
 from tests.kubelet.build import static_settings
 
 from numakube.api.checkpoints import (
+    CheckpointMemoryBlock,
     CpuManagerState,
     DeviceManagerState,
-    MemoryBlock,
     MemoryManagerState,
     MemoryTable,
     NumaNodeState,
@@ -23,7 +23,7 @@ from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
 from numakube.apps.exporter.report import topology_of
 from numakube.apps.exporter.report_options import Accounting, ReportOptions
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.podresources_client import (
     AllocatableResources,
@@ -69,7 +69,7 @@ CPU_STATES = st.builds(
     pod_entries=st.dictionaries(NAMES, SETS, max_size=2),
 )
 BLOCKS = st.lists(
-    st.builds(MemoryBlock, numa_affinity=GROUPS, type=KINDS, size=SIZES), max_size=2
+    st.builds(CheckpointMemoryBlock, numa_affinity=GROUPS, type=KINDS, size=SIZES), max_size=2
 ).map(tuple)
 MEMORY_STATES = st.builds(
     MemoryManagerState,
@@ -127,7 +127,7 @@ INPUTS = st.builds(
 @given(INPUTS, st.sampled_from(Accounting))
 def test_there_is_a_report_of_anything(inputs: NodeInputs, accounting: Accounting) -> None:
     """One that can be written and read back, with amounts that make sense."""
-    report = topology_of(inputs, ReportOptions(accounting=accounting), cause=Cause.PERIODIC)
+    report = topology_of(inputs, ReportOptions(accounting=accounting), cause=ScanCause.PERIODIC)
     topology = report.topology("worker")
     assert convert_nrt(to_tree(topology)) == topology
     view_of(topology)

@@ -17,7 +17,7 @@ from numakube.api.nrt import NodeResourceTopology, attribute_value
 from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
 from numakube.apps.exporter.report import (
-    Exclusive,
+    ExclusiveContainer,
     exclusive_use,
     glob_matches,
     is_excluded,
@@ -32,7 +32,7 @@ from numakube.apps.exporter.report_options import (
     ReportOptions,
     Trouble,
 )
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.errors import InvalidValue
 from numakube.kubelet.machine import Device
 from numakube.kubelet.machines.shape_text import from_shape
@@ -46,7 +46,7 @@ SINGLE = KubeletFacts(topology_policy="single-numa-node", topology_scope="pod")
 
 def published(read: NodeInputs, **options: object) -> NodeResourceTopology:
     """Return the object of a report."""
-    report = topology_of(read, ReportOptions(**options), cause=Cause.PERIODIC)  # type: ignore[arg-type]
+    report = topology_of(read, ReportOptions(**options), cause=ScanCause.PERIODIC)  # type: ignore[arg-type]
     return report.topology("worker")
 
 
@@ -96,8 +96,8 @@ def test_a_given_policy_wins_over_the_configuration() -> None:
 def test_the_fingerprint_is_of_the_pods_of_its_method() -> None:
     """In an attribute, and in the annotation of old."""
     read = inputs(two_zones(), pod(container(cpus=(0,)), name="a"), pod(name="b"), cpus=range(24))
-    every = topology_of(read, ReportOptions(fingerprint_method=ALL_PODS), cause=Cause.REACTIVE)
-    some = topology_of(read, ReportOptions(), cause=Cause.REACTIVE)
+    every = topology_of(read, ReportOptions(fingerprint_method=ALL_PODS), cause=ScanCause.REACTIVE)
+    some = topology_of(read, ReportOptions(), cause=ScanCause.REACTIVE)
     assert [one.name for one in every.fingerprinted] == ["a", "b"]
     assert [one.name for one in some.fingerprinted] == ["a"]
     assert every.annotations[nrt_names.FINGERPRINT_ANNOTATION] == every.fingerprints[ALL_PODS]
@@ -120,8 +120,8 @@ def test_places_of_pci_functions_are_an_annotation() -> None:
 def test_the_cause_of_an_update_is_an_annotation() -> None:
     """And the only thing in which two reports of the same state differ."""
     read = inputs(two_zones(), cpus=range(24))
-    timed = topology_of(read, ReportOptions(), cause=Cause.PERIODIC)
-    woken = topology_of(read, ReportOptions(), cause=Cause.REACTIVE)
+    timed = topology_of(read, ReportOptions(), cause=ScanCause.PERIODIC)
+    woken = topology_of(read, ReportOptions(), cause=ScanCause.REACTIVE)
     assert timed.annotations[nrt_names.RTE_UPDATE_ANNOTATION] == "periodic"
     assert (timed.zones, timed.attributes) == (woken.zones, woken.attributes)
     changed = dict(timed.annotations.items() ^ woken.annotations.items())
@@ -131,7 +131,7 @@ def test_the_cause_of_an_update_is_an_annotation() -> None:
 def test_the_object_belongs_to_its_owner() -> None:
     """So that it goes when the node goes."""
     owner = OwnerReference(api_version="v1", kind="Node", name="worker", uid="1")
-    report = topology_of(inputs(two_zones()), ReportOptions(), cause=Cause.PERIODIC)
+    report = topology_of(inputs(two_zones()), ReportOptions(), cause=ScanCause.PERIODIC)
     assert report.topology("worker", owner=owner).metadata.owner_references == (owner,)
     assert report.topology("worker").metadata.owner_references == ()
 
@@ -163,7 +163,7 @@ def test_numa_placement_tells_where_containers_are() -> None:
 def test_numa_placement_is_whole_or_not_published(held: object, why: str) -> None:
     """A container without an entry would be taken to be on the busiest NUMA node."""
     read = replace(inputs(two_zones(), pod(held)), kubelet=SINGLE)  # type: ignore[arg-type]
-    report = topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC)
+    report = topology_of(read, ReportOptions(exact=False), cause=ScanCause.PERIODIC)
     assert attribute_value(report.attributes, nrt_names.PLACEMENT_METADATA) is None
     (problem,) = [
         problem for problem in report.problems if problem.kind is Trouble.UNPLACED_CONTAINER
@@ -205,14 +205,14 @@ def test_a_report_reads_back_whole() -> None:
 def test_why_there_is_no_exact_data_is_told() -> None:
     """Unless nobody wants it."""
     read = inputs(two_zones())
-    report = topology_of(read, ReportOptions(), cause=Cause.PERIODIC)
+    report = topology_of(read, ReportOptions(), cause=ScanCause.PERIODIC)
     assert [problem.kind for problem in report.problems] == [Trouble.NO_EXACT_DATA]
     why = report.annotations[nrt_names.INEXACT_ANNOTATION]
     assert str(report.problems[0]) == f"exact data is not published: {why}"
     view = view_of(report.topology("n1"))
     assert isinstance(view, NodeTopology)
     assert (view.producer, view.why_inexact) == (Producer.NUMAKUBE, why)
-    assert topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC).problems == ()
+    assert topology_of(read, ReportOptions(exact=False), cause=ScanCause.PERIODIC).problems == ()
 
 
 def test_a_damaged_state_file_is_a_problem_and_no_more() -> None:
@@ -221,7 +221,7 @@ def test_a_damaged_state_file_is_a_problem_and_no_more() -> None:
     read = replace(
         inputs(two_zones(), pod(container(cpus=(0,))), cpus=range(24)), checkpoints=files
     )
-    report = topology_of(read, ReportOptions(exact=False), cause=Cause.PERIODIC)
+    report = topology_of(read, ReportOptions(exact=False), cause=ScanCause.PERIODIC)
     assert [problem.kind for problem in report.problems] == [Trouble.BAD_CHECKPOINT] * 3
     assert report.zones[0].resources[0].available == "11"
 
@@ -382,6 +382,6 @@ def test_what_is_nowhere_makes_no_pod_exclusive(held: ContainerResources) -> Non
 def test_a_pod_with_resources_as_a_whole_is_exclusive() -> None:
     """Pod-level CPUs and memory may be listed with no container that has any."""
     shared = pod(container())
-    assert exclusive_use(replace(shared, cpu_ids=(4,))) == Exclusive("", "cpu")
+    assert exclusive_use(replace(shared, cpu_ids=(4,))) == ExclusiveContainer("", "cpu")
     memory = (Memory("memory", 1, (0,)),)
-    assert exclusive_use(replace(shared, memory=memory)) == Exclusive("", "memory")
+    assert exclusive_use(replace(shared, memory=memory)) == ExclusiveContainer("", "memory")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from numakube.apps.host.common_settings import MOST_RULES, LevelSwitch, Subject, level_of_verbosity
+from numakube.apps.host.common_settings import (
+    MOST_RULES,
+    LevelSwitch,
+    LogSubject,
+    level_of_verbosity,
+)
 from numakube.errors import ConfigError
 from numakube.kube.clock import JumpingClock
 
@@ -57,7 +62,7 @@ async def test_a_pod_can_be_followed_for_a_while() -> None:
     """Events about other pods stay as quiet as they were."""
     switch, clock = LevelSwitch(), JumpingClock()
     assert not switch.details
-    switch.set_rule(Subject(pod="default/web"), "debug", 60, clock)
+    switch.set_rule(LogSubject(pod="default/web"), "debug", 60, clock)
     assert switch.details
     assert about(switch, pod="default/web")
     assert not about(switch, pod="default/other")
@@ -75,23 +80,23 @@ def test_a_module_can_be_followed_with_all_below_it() -> None:
     switch, clock = LevelSwitch(), JumpingClock()
     package, _, _ = __name__.rpartition(".")
     assert package
-    switch.set_rule(Subject(module=package), "debug", 60, clock)
+    switch.set_rule(LogSubject(module=package), "debug", 60, clock)
     assert about(switch)
-    switch.set_rule(Subject(module=__name__), "error", 60, clock)
+    switch.set_rule(LogSubject(module=__name__), "error", 60, clock)
     assert not about(switch)
-    assert switch.remove_rule(Subject(module=__name__))
+    assert switch.remove_rule(LogSubject(module=__name__))
     assert about(switch)
-    assert not switch.remove_rule(Subject(module="numakube.elsewhere"))
+    assert not switch.remove_rule(LogSubject(module="numakube.elsewhere"))
 
 
 def test_there_are_not_endlessly_many_rules() -> None:
     """A user who may set them must not be able to fill the memory."""
     switch, clock = LevelSwitch(), JumpingClock()
     for number in range(MOST_RULES):
-        switch.set_rule(Subject(pod=f"default/p{number}"), "debug", 60, clock)
+        switch.set_rule(LogSubject(pod=f"default/p{number}"), "debug", 60, clock)
     with pytest.raises(ConfigError, match="rules already"):
-        switch.set_rule(Subject(pod="default/one-more"), "debug", 60, clock)
-    switch.set_rule(Subject(pod="default/p1"), "info", 60, clock)
+        switch.set_rule(LogSubject(pod="default/one-more"), "debug", 60, clock)
+    switch.set_rule(LogSubject(pod="default/p1"), "info", 60, clock)
 
 
 def about(switch: LevelSwitch, **values: object) -> bool:

@@ -20,7 +20,7 @@ from tests.apps.operator.test_scheduler_plan import SCHEDULER_SETUP, scheduler_p
 
 from numakube.api.meta import ObjectMeta, OwnerReference
 from numakube.api.numaresources import (
-    AdmissionCheckSpec,
+    AdmissionCheckFields,
     ExtenderSpec,
     NUMAResourcesScheduler,
     RebalancerSpec,
@@ -29,7 +29,7 @@ from numakube.api.numaresources import (
 from numakube.api.workloads import Deployment, DeploymentCondition, DeploymentStatus
 from numakube.api.yaml_text import load_yaml
 from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
-from numakube.apps.operator.planned_actions import Delete, Made, State
+from numakube.apps.operator.planned_actions import Made, PlannedState, Remove
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.kube.catalog import (
     CONFIG_MAPS,
@@ -74,7 +74,7 @@ def test_controllers_come_when_they_are_asked_for() -> None:
     """As the object says, and they ask the operator's own scheduler."""
     assert not set(OTHERS) & applied(scheduler_plan(), "Deployment").keys()
     rebalancer = RebalancerSpec(moves_per_hour=3, quiet_hours="08:00-18:00", dry_run=True)
-    plan = scheduler_plan(rebalancer=rebalancer, admission_check=AdmissionCheckSpec(replicas=1))
+    plan = scheduler_plan(rebalancer=rebalancer, admission_check=AdmissionCheckFields(replicas=1))
     made = applied(plan, "Deployment")
     (container,) = made[OTHERS[0]]["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "registry.example/numakube:1"
@@ -85,7 +85,7 @@ def test_controllers_come_when_they_are_asked_for() -> None:
         tokens = [rule for rule in applied(plan, "Role")[name]["rules"] if "resourceNames" in rule]
         assert tokens[-1]["resourceNames"] == ["secondary-scheduler-debug"]
     assert [entry.get("name") for entry in plan.status["relatedObjects"]][-2:] == list(OTHERS)
-    assert plan.verdict.state is State.PROGRESSING
+    assert plan.verdict.state is PlannedState.PROGRESSING
 
 
 def deployment(name: str, *, available: bool = True, owner: str = "s") -> Deployment:
@@ -117,11 +117,11 @@ def test_the_scheduler_is_available_with_its_extender() -> None:
         seen(deployment(EXTENDER, available=False), ExtenderSpec()), SCHEDULER_SETUP
     )
     assert missing is not None
-    assert missing.verdict.state is State.PROGRESSING
+    assert missing.verdict.state is PlannedState.PROGRESSING
     assert missing.verdict.message == f"ns/{EXTENDER} is updating"
     there = plan_scheduler(seen(deployment(EXTENDER), ExtenderSpec()), SCHEDULER_SETUP)
     assert there is not None
-    assert there.verdict.state is State.AVAILABLE
+    assert there.verdict.state is PlannedState.AVAILABLE
 
 
 def test_an_extender_that_is_switched_off_is_removed() -> None:
@@ -129,9 +129,9 @@ def test_an_extender_that_is_switched_off_is_removed() -> None:
     for owner, count in (("s", 1), ("somebody", 0)):
         plan = plan_scheduler(seen(deployment(EXTENDER, owner=owner), None), SCHEDULER_SETUP)
         assert plan is not None
-        removed = [action.name for action in plan.actions if isinstance(action, Delete)]
+        removed = [action.name for action in plan.actions if isinstance(action, Remove)]
         assert removed == [EXTENDER] * count
-        assert plan.verdict.state is State.AVAILABLE
+        assert plan.verdict.state is PlannedState.AVAILABLE
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from numakube.apps.operator.exporters_plan import (
     Setup,
     plan_exporters,
 )
-from numakube.apps.operator.planned_actions import Apply, Delete, Made, Plan, State
+from numakube.apps.operator.planned_actions import Apply, Made, OperatorPlan, PlannedState, Remove
 from numakube.kube.resource_types import Document
 
 SETUP = Setup(namespace="ns", image="registry.example/numakube:1")
@@ -50,20 +50,20 @@ def wanted(
     return NUMAResourcesOperator(metadata=metadata, spec=OperatorSpec(node_groups=groups, **spec))
 
 
-def planned(seen: Seen, setup: Setup = SETUP) -> Plan:
+def planned(seen: Seen, setup: Setup = SETUP) -> OperatorPlan:
     """Return the plan, which there must be."""
     plan = plan_exporters(seen, setup)
     assert plan is not None
     return plan
 
 
-def applied(plan: Plan, kind: str) -> dict[str, Document]:
+def applied(plan: OperatorPlan, kind: str) -> dict[str, Document]:
     """Return the objects of a kind that a plan applies."""
     found = [action.document for action in plan.actions if isinstance(action, Apply)]
     return {item["metadata"]["name"]: item for item in found if item["kind"] == kind}
 
 
-def arguments(plan: Plan, name: str = POOL) -> list[str]:
+def arguments(plan: OperatorPlan, name: str = POOL) -> list[str]:
     """Return the flags of a pool's exporters."""
     (container,) = applied(plan, "DaemonSet")[name]["spec"]["template"]["spec"]["containers"]
     found: list[str] = container["args"]
@@ -108,7 +108,7 @@ def test_all_objects_are_owned_and_the_definition_is_nobodys() -> None:
         owners = action.document["metadata"].get("ownerReferences", [])
         expected = [] if action.document["kind"] == "CustomResourceDefinition" else ["u"]
         assert [owner["uid"] for owner in owners] == expected
-    assert plan.verdict.state is State.PROGRESSING
+    assert plan.verdict.state is PlannedState.PROGRESSING
     assert plan.verdict.message == f"ns/{POOL} is updating"
 
 
@@ -175,7 +175,7 @@ def test_tolerations_are_the_groups() -> None:
 def test_ready_exporters_make_it_available() -> None:
     """And the groups are told."""
     plan = planned(Seen(object=wanted(), daemon_sets={POOL: daemon_set()}))
-    assert plan.verdict.state is State.AVAILABLE
+    assert plan.verdict.state is PlannedState.AVAILABLE
     assert plan.status["daemonsets"] == [{"namespace": "ns", "name": POOL}]
     assert plan.status["nodeGroups"][0]["selector"] == "worker"
     assert plan.status["relatedObjects"] == [
@@ -193,7 +193,7 @@ def test_old_exporters_are_not_ready_ones() -> None:
         one = daemon_set()
         one = msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, **change))
         plan = planned(Seen(object=wanted(), daemon_sets={POOL: one}))
-        assert plan.verdict.state is State.PROGRESSING
+        assert plan.verdict.state is PlannedState.PROGRESSING
 
 
 def made(*daemon_sets: DaemonSet) -> tuple[Made, ...]:
@@ -207,8 +207,8 @@ def test_what_was_made_for_a_group_that_is_gone_is_removed() -> None:
     stale = daemon_set(f"{NAME}-old")
     foreign = daemon_set(f"{NAME}-other", owner="somebody")
     plan = planned(Seen(object=wanted(), made=made(daemon_set(), stale, foreign)))
-    assert [action for action in plan.actions if isinstance(action, Delete)] == [
-        Delete(
+    assert [action for action in plan.actions if isinstance(action, Remove)] == [
+        Remove(
             api_version="apps/v1",
             kind="DaemonSet",
             namespace="ns",
@@ -222,9 +222,9 @@ def test_no_groups_leave_nothing_on_nodes_and_are_fine() -> None:
     """The lists of the status are emptied, too."""
     nothing = NUMAResourcesOperator(metadata=ObjectMeta(name=NAME, uid="u"))
     plan = planned(Seen(object=nothing, made=made(daemon_set())))
-    assert plan.verdict.state is State.AVAILABLE
+    assert plan.verdict.state is PlannedState.AVAILABLE
     assert (plan.status["daemonsets"], plan.status["nodeGroups"]) == ([], [])
-    assert [type(action) for action in plan.actions] == [Delete, Apply, Apply]
+    assert [type(action) for action in plan.actions] == [Remove, Apply, Apply]
 
 
 def test_a_paused_object_is_left_alone() -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.api.numaresources import Condition
+from numakube.api.numaresources import OperatorCondition
 from numakube.apps.operator.planned_actions import (
     Extra,
-    State,
-    Verdict,
+    PassVerdict,
+    PlannedState,
     conditions_of,
     degraded,
 )
 
 
-def held(conditions: tuple[Condition, ...]) -> set[str]:
+def held(conditions: tuple[OperatorCondition, ...]) -> set[str]:
     """Return the types of conditions that hold."""
     return {condition.type for condition in conditions if condition.status == "True"}
 
@@ -22,14 +22,14 @@ def held(conditions: tuple[Condition, ...]) -> set[str]:
 @pytest.mark.parametrize(
     ("state", "types"),
     [
-        (State.AVAILABLE, {"Available", "Upgradeable"}),
-        (State.PROGRESSING, {"Progressing"}),
-        (State.DEGRADED, {"Degraded"}),
+        (PlannedState.AVAILABLE, {"Available", "Upgradeable"}),
+        (PlannedState.PROGRESSING, {"Progressing"}),
+        (PlannedState.DEGRADED, {"Degraded"}),
     ],
 )
-def test_exactly_one_state_holds(state: State, types: set[str]) -> None:
+def test_exactly_one_state_holds(state: PlannedState, types: set[str]) -> None:
     """Available goes with upgradeable."""
-    found = conditions_of(Verdict(state=state), (), generation=3, now="2026-01-01T00:00:00Z")
+    found = conditions_of(PassVerdict(state=state), (), generation=3, now="2026-01-01T00:00:00Z")
     assert held(found) == types
     assert {condition.observed_generation for condition in found} == {3}
     assert all(condition.reason for condition in found)
@@ -37,10 +37,10 @@ def test_exactly_one_state_holds(state: State, types: set[str]) -> None:
 
 def test_the_time_changes_with_the_status_only() -> None:
     """And a condition that this pass knows nothing of stays."""
-    waiting = Verdict(state=State.PROGRESSING, message="a is updating")
+    waiting = PassVerdict(state=PlannedState.PROGRESSING, message="a is updating")
     first = conditions_of(waiting, (), generation=1, now="1")
     paused = Extra(type="MachineConfigPoolPaused", holds=True, message="detected paused MCPs: a")
-    still = Verdict(state=State.PROGRESSING, message="b is updating", extras=(paused,))
+    still = PassVerdict(state=PlannedState.PROGRESSING, message="b is updating", extras=(paused,))
     second = {
         condition.type: condition
         for condition in conditions_of(still, first, generation=2, now="2")

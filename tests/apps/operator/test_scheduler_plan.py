@@ -14,7 +14,7 @@ from numakube.api.numaresources import (
     SchedulerProfile,
     SchedulerSpec,
     ScoredResource,
-    ScoringStrategy,
+    ScoringStrategySpec,
 )
 from numakube.api.workloads import (
     Deployment,
@@ -22,7 +22,7 @@ from numakube.api.workloads import (
     DeploymentStatus,
 )
 from numakube.api.yaml_text import load_yaml
-from numakube.apps.operator.planned_actions import Plan, State
+from numakube.apps.operator.planned_actions import OperatorPlan, PlannedState
 from numakube.apps.operator.scheduler_plan import (
     SchedulerSeen,
     SchedulerSetup,
@@ -41,7 +41,7 @@ def scheduler_plan(
     setup: SchedulerSetup = SCHEDULER_SETUP,
     deployment: Deployment | None = None,
     **spec: Any,
-) -> Plan:
+) -> OperatorPlan:
     """Return the plan for a scheduler on a cluster of so many nodes."""
     label = {"node-role.kubernetes.io/control-plane": ""}
     all_nodes = tuple(
@@ -57,7 +57,7 @@ def scheduler_plan(
     return plan
 
 
-def configuration(plan: Plan) -> dict[str, Any]:
+def configuration(plan: OperatorPlan) -> dict[str, Any]:
     """Return the configuration that a plan gives the scheduler."""
     text = applied(plan, "ConfigMap")["topo-aware-scheduler-config"]["data"]["config.yaml"]
     found = load_yaml(text, "config")
@@ -65,7 +65,7 @@ def configuration(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def plugin(plan: Plan) -> dict[str, Any]:
+def plugin(plan: OperatorPlan) -> dict[str, Any]:
     """Return the arguments of the NUMA plugin."""
     found: dict[str, Any] = configuration(plan)["profiles"][0]["pluginConfig"][0]["args"]
     return found
@@ -100,7 +100,7 @@ def test_replicas(nodes: int, control_plane: int, explicit: int | None, replicas
 def test_more_replicas_than_nodes_are_refused() -> None:
     """They would wait for ever."""
     plan = scheduler_plan(2, replicas=3)
-    assert plan.verdict.state is State.DEGRADED
+    assert plan.verdict.state is PlannedState.DEGRADED
     assert "greater than the number of the nodes, which is 2" in plan.verdict.message
 
 
@@ -128,7 +128,7 @@ def test_every_field_of_the_scheduler_has_an_effect() -> None:
         cache_resync_period="7.6s",
         cache_resync_detection="Aggressive",
         scheduler_informer="Shared",
-        scoring_strategy=ScoringStrategy(
+        scoring_strategy=ScoringStrategySpec(
             type="MostAllocated", resources=(ScoredResource(name="cpu", weight=3),)
         ),
         preemption_mode="Disabled",
@@ -185,7 +185,7 @@ def test_profiles_that_cannot_start_make_it_degraded(
 ) -> None:
     """C27: the condition names the field; what runs goes on."""
     plan = scheduler_plan(scheduler_name="a", profiles=(profile,))
-    assert plan.verdict.state is State.DEGRADED
+    assert plan.verdict.state is PlannedState.DEGRADED
     assert plan.verdict.reason == "InvalidSchedulerProfiles"
     assert problem in plan.verdict.message
     assert not plan.actions
@@ -202,7 +202,10 @@ def test_profiles_that_cannot_start_make_it_degraded(
 def test_the_image_of_the_go_scheduler_is_refused_with_what_to_write(image: str) -> None:
     """A17: it would be started with arguments that it does not have."""
     plan = scheduler_plan(image_spec=image)
-    assert (plan.verdict.state, plan.verdict.reason) == (State.DEGRADED, "InvalidSchedulerImage")
+    assert (plan.verdict.state, plan.verdict.reason) == (
+        PlannedState.DEGRADED,
+        "InvalidSchedulerImage",
+    )
     assert f'image "{image}" is a Go scheduler' in plan.verdict.message
     assert f"write spec.imageSpec: {IMAGE}" in plan.verdict.message
     assert not plan.actions
@@ -219,7 +222,7 @@ def test_a_period_of_nothing_turns_the_cache_off() -> None:
     """And one that is no duration is reported."""
     assert "cacheResyncPeriodSeconds" not in plugin(scheduler_plan(cache_resync_period="0"))
     wrong = scheduler_plan(cache_resync_period="soon")
-    assert wrong.verdict.state is State.DEGRADED
+    assert wrong.verdict.state is PlannedState.DEGRADED
     assert wrong.verdict.message.startswith("spec.cacheResyncPeriod: ")
 
 
@@ -228,7 +231,10 @@ def test_only_trusted_images_run_where_that_is_asked_for() -> None:
     good = "sha256:" + "a" * 64
     other = "sha256:" + "b" * 64
     setup = SchedulerSetup(namespace="ns", trusted=digests_of(f"{good}, nonsense"))
-    assert scheduler_plan(setup=setup, image_spec=f"x@{good}").verdict.state is State.PROGRESSING
+    assert (
+        scheduler_plan(setup=setup, image_spec=f"x@{good}").verdict.state
+        is PlannedState.PROGRESSING
+    )
     for image, text in (
         ("x:1", "must be referenced by digest, not by tag"),
         ("x@sha256:1", "has malformed digest"),
@@ -242,7 +248,7 @@ def test_only_trusted_images_run_where_that_is_asked_for() -> None:
 def test_the_scheduler_is_available_with_its_present_deployment() -> None:
     """Not with an older one."""
     available = DeploymentCondition(type="Available", status="True")
-    for seen, state in ((2, State.AVAILABLE), (1, State.PROGRESSING)):
+    for seen, state in ((2, PlannedState.AVAILABLE), (1, PlannedState.PROGRESSING)):
         deployment = Deployment(
             metadata=ObjectMeta(name="secondary-scheduler", generation=2),
             status=DeploymentStatus(conditions=(available,), observed_generation=seen),

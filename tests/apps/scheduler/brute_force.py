@@ -11,7 +11,7 @@ from collections import Counter
 from numakube.api.pod import Pod, ResourceRequirements
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.values.quantity import milli_value, value
-from numakube_lab.nodes.kubelet_admission import Admission
+from numakube_lab.nodes.kubelet_admission import KubeletAdmission
 from numakube_lab.testing import LabCluster
 
 
@@ -46,7 +46,7 @@ def amounts_of(resources: ResourceRequirements | None) -> Counter[str]:
     )
 
 
-def fits(admission: Admission, pod: Pod) -> bool:
+def fits(admission: KubeletAdmission, pod: Pod) -> bool:
     """Tell whether a node has room for the requests, and its kubelet would align them."""
     offer = admission.offer().allocatable
     held: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from numakube.api.pod import Pod
 from numakube.apps.cluster_mirror import Mirror
 from numakube.apps.flight_recording import Recording
 from numakube.apps.scheduler.binders import ApiClaimActions, ApiVolumeActions
-from numakube.apps.scheduler.binding_cycle import Placement, WaitingPods
+from numakube.apps.scheduler.binding_cycle import BindingPlacement, WaitingPods
 from numakube.apps.scheduler.metrics import SchedulerMetrics
 from numakube.apps.scheduler.scheduler_parts import PluginServices, Reporting, SchedulerParts
 from numakube.insight.scheduler_engine import fill
@@ -225,13 +225,15 @@ class Parts:
         assert entry is not None
         return entry
 
-    def placement(self, one: Pod) -> Placement:
+    def placement(self, one: Pod) -> BindingPlacement:
         """Return a pod on its way to the node that is chosen for it."""
         entry = self.taken(one)
         runtime = self.engine.runtime_for(entry.pod.scheduler_name)
         decision = self.parts.cycle.decide(entry.pod, runtime)
         assert isinstance(decision, Chosen)
-        return Placement(entry, runtime, decision.node, decision.state, self.clock.monotonic())
+        return BindingPlacement(
+            entry, runtime, decision.node, decision.state, self.clock.monotonic()
+        )
 
     def place_of(self, uid: str) -> Place | None:
         """Return where a pod waits; nothing if it does not."""

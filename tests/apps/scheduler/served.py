@@ -10,7 +10,7 @@ from numakube.apps.debugging.annex_endpoints import AnnexEndpoints, ServingProgr
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
 from numakube.apps.scheduler.process import SchedulerProcess
-from numakube.apps.scheduler.scheduler_endpoints import Endpoints
+from numakube.apps.scheduler.scheduler_endpoints import SchedulerEndpoints
 from numakube.kube.client import Client
 from numakube_lab.testing import without_election
 
@@ -33,7 +33,7 @@ class Running(Protocol):
 async def served(running: Running, port: int = 0) -> AsyncIterator[str]:
     """Serve on loopback; return the URL."""
     process = running.process
-    endpoints = Endpoints(process.parts, without_election(), running.client)
+    endpoints = SchedulerEndpoints(process.parts, without_election(), running.client)
     added = AnnexEndpoints(ServingProgram(client=running.client, decides=process.deciding()))
     access = Access(running.client, host="127.0.0.1")
     serving = Serving(

@@ -10,7 +10,7 @@ import pytest
 from numakube.api.codec import convert
 from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod, PodStatus
 from numakube.api.pod_resources import claimed_by, claimed_resources, with_claimed
-from numakube.apps.scheduler.binders import ApiClaimActions, Form, form_in, served_form
+from numakube.apps.scheduler.binders import ApiClaimActions, ClaimForm, form_in, served_form
 from numakube.errors import NumakubeError
 from numakube.kube.client import Client
 from numakube.kube.connection.transport import Request, Response
@@ -42,14 +42,14 @@ def _openapi(entry: dict[str, Any] | None, **status: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "form"),
     [
-        (_openapi(None, nodeAllocatableResourceClaimStatuses={}), Form.CLAIM_NAME),
-        (_openapi({"source": {}}), Form.SOURCE),
-        (_openapi({"source": {}}, nodeAllocatableResourceClaimStatuses={}), Form.SOURCE),
-        (_openapi({"sourceKind": {}, "sourceName": {}}), Form.SOURCE_NAME),
-        (_openapi({"colour": {}}, nodeAllocatableResourceClaimStatuses={}), Form.CLAIM_NAME),
+        (_openapi(None, nodeAllocatableResourceClaimStatuses={}), ClaimForm.CLAIM_NAME),
+        (_openapi({"source": {}}), ClaimForm.SOURCE),
+        (_openapi({"source": {}}, nodeAllocatableResourceClaimStatuses={}), ClaimForm.SOURCE),
+        (_openapi({"sourceKind": {}, "sourceName": {}}), ClaimForm.SOURCE_NAME),
+        (_openapi({"colour": {}}, nodeAllocatableResourceClaimStatuses={}), ClaimForm.CLAIM_NAME),
     ],
 )
-def test_a_server_tells_the_form_that_it_serves(document: dict[str, Any], form: Form) -> None:
+def test_a_server_tells_the_form_that_it_serves(document: dict[str, Any], form: ClaimForm) -> None:
     """The new field, if it is one that is known, else the old one."""
     assert form_in(document) is form
 
@@ -100,7 +100,7 @@ async def test_up_to_1_37_the_field_is_known() -> None:
     assert first["nodeAllocatableResourceClaimStatuses"][0]["resourceClaimName"] == "cpus"
     assert cleared == {"nodeAllocatableResourceClaimStatuses": []}
     assert not any(path.startswith("/openapi") for path in server.asked)
-    assert await served_form(Client(server), 34) is Form.CLAIM_NAME  # type: ignore[arg-type]
+    assert await served_form(Client(server), 34) is ClaimForm.CLAIM_NAME  # type: ignore[arg-type]
 
 
 async def test_from_1_38_on_the_server_is_asked_once() -> None:
@@ -114,12 +114,12 @@ async def test_from_1_38_on_the_server_is_asked_once() -> None:
     assert "resourceClaimName" not in entry
     assert cleared == {"additionalNodeAllocatableResources": []}
     assert server.asked.count("/openapi/v3/api/v1") == 1
-    (entry,) = Form.SOURCE_NAME.entries([CLAIMED])
+    (entry,) = ClaimForm.SOURCE_NAME.entries([CLAIMED])
     assert (entry["sourceKind"], entry["sourceName"]) == ("ResourceClaim", "cpus")
 
 
-@pytest.mark.parametrize("form", Form)
-def test_whatever_the_form_the_amounts_count(form: Form) -> None:
+@pytest.mark.parametrize("form", ClaimForm)
+def test_whatever_the_form_the_amounts_count(form: ClaimForm) -> None:
     """For the pod, for its container, and not twice if another scheduler says it again."""
     status = {form.field: form.entries([CLAIMED])}
     tree = {"spec": {"containers": [{"name": "main"}]}, "status": status}

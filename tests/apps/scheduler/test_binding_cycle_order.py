@@ -11,7 +11,7 @@ import pytest
 from tests.apps.scheduler.parts import Parts
 
 from numakube.api.pod import Container, Pod
-from numakube.apps.scheduler.binding_cycle import Placement
+from numakube.apps.scheduler.binding_cycle import BindingPlacement
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.numa.caches.counts_belief import use_in_model
@@ -101,7 +101,7 @@ class Site:
         runtime = parts.engine.runtime_for(entry.pod.scheduler_name)
         decision = parts.parts.cycle.decide(entry.pod, runtime)
         if isinstance(decision, Chosen):
-            placement = Placement(entry, runtime, decision.node, decision.state, 0.0)
+            placement = BindingPlacement(entry, runtime, decision.node, decision.state, 0.0)
             parts.bindings.start(placement, tasks)
             return ""
         parts.queue.remove(entry.uid)

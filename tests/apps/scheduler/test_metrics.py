@@ -13,7 +13,7 @@ from tests.scheduling.test_scheduling_queue import Rules
 
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
-from numakube.apps.node_state_metrics import NodeState
+from numakube.apps.node_state_metrics import NodeZonesState
 from numakube.apps.scheduler.metrics import ClaimMetrics, SchedulerMetrics
 from numakube.kube.catalog import PODS
 from numakube.kubelet.machines.shape_text import from_shape
@@ -83,7 +83,7 @@ def test_nodes_are_counted_by_what_is_known_of_them() -> None:
 
     found = {
         state.value: registry.get_sample_value("numakube_cache_nodes", {"state": state.value})
-        for state in NodeState
+        for state in NodeZonesState
     }
     once = dict.fromkeys(("blocked", "stale", "orphaned", "counts"), 1)
     assert found == {"unknown": 2, **once, "exact": 0}

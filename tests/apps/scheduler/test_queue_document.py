@@ -11,7 +11,7 @@ from tests.apps.scheduler.parts import Parts
 
 from numakube.api.pod import PodSchedulingGate
 from numakube.apps.host.endpoint_access import Access
-from numakube.apps.scheduler.scheduler_endpoints import Endpoints
+from numakube.apps.scheduler.scheduler_endpoints import SchedulerEndpoints
 from numakube.scheduling.assembly import default_configuration
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
@@ -26,7 +26,7 @@ def parts() -> Parts:
 
 async def documents(parts: Parts) -> dict[str, dict[str, Any]]:
     """Return what is said of each pod."""
-    endpoints = Endpoints(parts.parts, default_configuration(), parts.client)
+    endpoints = SchedulerEndpoints(parts.parts, default_configuration(), parts.client)
     app = web.Application()
     app.add_routes(endpoints.routes(Access(parts.client, host="127.0.0.1")))
     async with TestClient(TestServer(app)) as client:

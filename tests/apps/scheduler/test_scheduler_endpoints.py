@@ -11,7 +11,7 @@ import pytest
 from numakube.apps.host.common_settings import SWITCH
 from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Listen, Serving
-from numakube.apps.scheduler.scheduler_endpoints import Endpoints
+from numakube.apps.scheduler.scheduler_endpoints import SchedulerEndpoints
 from numakube.kube.catalog import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, SERVICE_ACCOUNTS
 from numakube.kube.resource_types import ObjectKey
 from numakube.kube.subresources import request_token
@@ -46,7 +46,7 @@ def serving(world: LabCluster, host: str) -> Serving:
     """Return a server of the endpoints, as if it listened on *host*."""
     (running,) = world.running
     process = running.process
-    endpoints = Endpoints(process.parts, without_election(), running.client)
+    endpoints = SchedulerEndpoints(process.parts, without_election(), running.client)
     routes = endpoints.routes(Access(running.client, host=host))
     health = Health()
     health.ready("caches", process.mirror.missing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.insight.doctor.documents import NOW, Documents, healthy, pod, workload
 
-from numakube.insight.deployed_programs import Program
+from numakube.insight.deployed_programs import ProgramRole
 from numakube.insight.doctor.program_rights_checks import NEEDED, check_rights
 from numakube.manifests.exporter import ExporterManifest
 from numakube.manifests.extender import ExtenderManifest
@@ -177,8 +177,8 @@ def test_unreadable_leases_are_no_proof_that_there_is_no_scheduler() -> None:
 def test_the_manifests_give_the_rights_that_are_asked_for() -> None:
     """For every program that has manifests; and without rights to look at, nothing is said."""
     world = Documents()
-    for program in (Program.EXPORTER, Program.SCHEDULER, Program.EXTENDER):
-        (world.daemonsets if program is Program.EXPORTER else world.deployments).append(
+    for program in (ProgramRole.EXPORTER, ProgramRole.SCHEDULER, ProgramRole.EXTENDER):
+        (world.daemonsets if program is ProgramRole.EXPORTER else world.deployments).append(
             workload(program.value)
         )
     assert list(check_rights(world.facts())) == []
@@ -186,6 +186,6 @@ def test_the_manifests_give_the_rights_that_are_asked_for() -> None:
     for maker in makers:
         world.apply(*maker.objects())
     assert list(check_rights(world.facts())) == []
-    assert set(NEEDED) == set(Program)
+    assert set(NEEDED) == set(ProgramRole)
     world.clusterroles.clear()
     assert len(list(check_rights(world.facts()))) == 3

@@ -7,7 +7,7 @@ from tests.apps.exporter.test_numa_hardware_machines import SHAPES
 from tests.insight.doctor.documents import reported
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.apps.deployer.apply_and_remove import Engine
+from numakube.apps.deployer.apply_and_remove import DeployEngine
 from numakube.apps.gathering import gather
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.facts import facts_of
@@ -56,7 +56,7 @@ async def test_a_lab_with_everything_deployed_is_well_until_a_right_is_taken_awa
         # Schedulers are asked through the API server, which takes HTTP.
         cluster.connect() as reader,
     ):
-        engine = Engine(client=cluster.client, tell=lambda _: None)
+        engine = DeployEngine(client=cluster.client, tell=lambda _: None)
         documents = objects_of(DEFAULT, Choices(image="registry.example/numakube:1"))
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None) == ""

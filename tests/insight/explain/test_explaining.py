@@ -18,13 +18,13 @@ from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.explain import explain, explanation_document, pod_subject
 from numakube.insight.explain.changes.suggested_changes import ORDER
 from numakube.insight.explain.explanation_document import Document
-from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.config.read_configuration import read_configuration
 from numakube.testing import World, pod, resources
 from numakube_placement.explaining import meaning_of_refusal
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_planning import advice as advice_document
 from numakube_planning import audit as audit_document
 
@@ -77,7 +77,7 @@ def test_the_configuration_is_the_one_that_the_scheduler_has() -> None:
 def test_one_node_can_be_looked_at_and_changes_left_out() -> None:
     """Which is faster, and enough for a table."""
     case = CASES["many-nodes"]()
-    options = Options(node="team-03", changes=False)
+    options = ExplainOptions(node="team-03", changes=False)
     explanation = explain(case.facts, engine_of(case.facts), case.subject, options)
     (one,) = explanation.candidates
     assert (one.node, one.fits, one.plugin) == ("team-03", False, "TaintToleration")
@@ -261,7 +261,7 @@ def test_many_changes_of_one_kind_do_not_crowd_out_the_others() -> None:
 
 def test_every_refusal_of_the_scheduler_has_words_of_its_own() -> None:
     """And all but one can happen: a ratio that cannot be read counts as none."""
-    meanings = {why: meaning_of_refusal(Refusal(why=why)) for why in Why}
+    meanings = {why: meaning_of_refusal(PlacementRefusal(why=why)) for why in Why}
     assert len(set(meanings.values())) == len(Why)
     shown = "".join(path.read_text() for path in (Path(__file__).parent / "golden").glob("level-*"))
     missing = {why for why, text in meanings.items() if text not in shown}

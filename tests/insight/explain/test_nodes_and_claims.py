@@ -20,7 +20,7 @@ from numakube.insight.explain.claim_explanation import (
     explain_claim,
 )
 from numakube.insight.explain.explanation_text import joined
-from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.node_explanation import (
     MOST_TRIED,
@@ -34,7 +34,7 @@ from numakube.testing import World, pod
 
 def of_node(facts: ClusterFacts, name: str = "node-a") -> NodeExplanation:
     """Explain a node as the command does."""
-    engine, options = engine_of(facts), Options(node=name, changes=False)
+    engine, options = engine_of(facts), ExplainOptions(node=name, changes=False)
     return explain_node(facts, name, lambda subject: explain(facts, engine, subject, options))
 
 

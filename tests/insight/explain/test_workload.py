@@ -22,7 +22,7 @@ from numakube.insight.explain.explanation_document import WorkloadExplanation
 from numakube.insight.explain.kubelet_steps import with_nodes_like
 from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.explain.workload_explanation import (
-    Workload,
+    ExplainedWorkload,
     gang_in,
     planned_workload,
     workload_in,
@@ -44,7 +44,7 @@ def world(*names: str) -> World:
     return made
 
 
-def planned(facts: ClusterFacts, one: Pod, count: int) -> Workload:
+def planned(facts: ClusterFacts, one: Pod, count: int) -> ExplainedWorkload:
     """Return a Deployment to be."""
     return planned_workload(facts, one, count, kind="Deployment", name="web", namespace="default")
 
@@ -257,7 +257,7 @@ def test_a_node_with_devices_is_added_for_pods_with_claims() -> None:
     assert "Add a node like node-a: an empty one would take it." in texts
 
 
-def _job(made: World) -> Workload:
+def _job(made: World) -> ExplainedWorkload:
     found = workload_in(made.facts(), "Job", "default", "train")
     assert found is not None
     return found

@@ -12,14 +12,14 @@ from tests.strategies.machines import machines
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.node_map.map_json import picture_document
 from numakube.insight.node_map.map_words import devices_free_words
-from numakube.insight.node_map.picture import LETTERS, MANY, Change
+from numakube.insight.node_map.picture import LETTERS, MANY, PictureChange
 from numakube.insight.node_map.picture_from_facts import node_picture
 from numakube.insight.node_map.picture_from_report import (
     picture_of_machine,
     picture_of_model,
     picture_of_report,
 )
-from numakube.insight.node_map.planned_picture import Plan, compared, planned
+from numakube.insight.node_map.planned_picture import PlannedNode, compared, planned
 from numakube.insight.node_map.terminal_map import text_of
 from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.kubelet.machine import Device, Machine
@@ -151,28 +151,30 @@ def test_offline_cpus_are_told() -> None:
 class TestPlans:
     """The node as it would be."""
 
-    def _plan(self, *, arriving: tuple[str, ...] = (), leaving: tuple[str, ...] = ()) -> Plan:
+    def _plan(
+        self, *, arriving: tuple[str, ...] = (), leaving: tuple[str, ...] = ()
+    ) -> PlannedNode:
         web = nodes.on("n1", nodes.named("web", cpu="6", memory="4Gi"))
         node = nodes.admitted(nodes.kubelet(nodes.SMALL), web)
         more = [nodes.named(name, cpu="8", memory="4Gi") for name in arriving]
         plan = planned(nodes.facts({"n1": node}, web), "n1", arriving=more, leaving=leaving)
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, PlannedNode)
         return plan
 
     def test_what_a_pod_takes_is_marked(self) -> None:
         """And nothing else is."""
         picture = self._plan(arriving=("db",)).picture
-        taken = {cpu.id for cpu in picture.cpus() if cpu.change is Change.TAKEN}
+        taken = {cpu.id for cpu in picture.cpus() if cpu.change is PictureChange.TAKEN}
         assert taken == set(picture.pods[1].cpus)
         assert len(taken) == 8
-        assert [pod.change for pod in picture.pods] == [Change.NONE, Change.TAKEN]
+        assert [pod.change for pod in picture.pods] == [PictureChange.NONE, PictureChange.TAKEN]
 
     def test_what_a_pod_leaves_is_marked(self) -> None:
         """It stays in the legend, as gone."""
         picture = self._plan(leaving=("team/web",)).picture
-        freed = {cpu.was for cpu in picture.cpus() if cpu.change is Change.FREED}
+        freed = {cpu.was for cpu in picture.cpus() if cpu.change is PictureChange.FREED}
         assert freed == {"team/web"}
-        assert picture.pods[0].change is Change.FREED
+        assert picture.pods[0].change is PictureChange.FREED
         assert picture.zones[0].memory[0].freed_bytes == 4 * nodes.GIB
 
     def test_a_pod_that_is_refused_takes_nothing(self) -> None:

@@ -12,7 +12,7 @@ from numakube.api.nrt import Attribute, NodeResourceTopology
 from numakube.api.pod import Pod
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.usage.close_pairs import ClosePairs
-from numakube.insight.usage.largest_pod import Shape
+from numakube.insight.usage.largest_pod import PodShape
 from numakube.insight.usage.pod_alignment import Alignment, PodUsage, pod_usages
 from numakube.insight.usage.usage_json import nodes_document, pods_document, zones_document
 from numakube.insight.usage.zone_usage import cluster_usage, fragmentation_of, node_usage
@@ -42,8 +42,8 @@ def test_a_node_adds_up_its_zones() -> None:
     assert node.allocatable == {"cpu": 31000, "memory": 126 * GIB, GPU: 8}
     assert node.used == {"cpu": 4000, "memory": 8 * GIB, GPU: 2}
     assert [zone.free[GPU] for zone in zones] == [2, 4]
-    assert node.largest == Shape(16, 63 * GIB)
-    assert node.with_devices[GPU] == Shape(16, 63 * GIB, {GPU: 4})
+    assert node.largest == PodShape(16, 63 * GIB)
+    assert node.with_devices[GPU] == PodShape(16, 63 * GIB, {GPU: 4})
 
 
 def test_a_device_near_two_zones_counts_once_on_the_node() -> None:

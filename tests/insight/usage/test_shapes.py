@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from numakube.insight.usage.largest_pod import (
     NOTHING,
-    Shape,
+    PodShape,
     largest_shape,
     largest_with_devices,
 )
@@ -37,20 +37,20 @@ def test_the_proportion_is_the_memory_of_a_cpu() -> None:
 
 def test_an_empty_zone_fits_itself() -> None:
     """All CPUs with all memory."""
-    assert largest_shape(ZONE, 32, RATIO) == Shape(32, 128 * GIB)
+    assert largest_shape(ZONE, 32, RATIO) == PodShape(32, 128 * GIB)
     assert stranded(ZONE, ZONE, 32, RATIO) == {}
 
 
 def test_the_scarcer_resource_decides_what_fits() -> None:
     """CPUs come with their share of memory."""
-    assert largest_shape({"cpu": 8000, "memory": 128 * GIB}, 8, RATIO) == Shape(8, 32 * GIB)
-    assert largest_shape({"cpu": 32000, "memory": 9 * GIB}, 32, RATIO) == Shape(2, 8 * GIB)
+    assert largest_shape({"cpu": 8000, "memory": 128 * GIB}, 8, RATIO) == PodShape(8, 32 * GIB)
+    assert largest_shape({"cpu": 32000, "memory": 9 * GIB}, 32, RATIO) == PodShape(2, 8 * GIB)
     assert largest_shape({"cpu": 32000, "memory": 3 * GIB}, 32, RATIO) == NOTHING
 
 
 def test_where_memory_is_not_managed_cpus_decide_alone() -> None:
     """Nobody counts it."""
-    assert largest_shape({"cpu": 5000}, 5, 0) == Shape(5)
+    assert largest_shape({"cpu": 5000}, 5, 0) == PodShape(5)
     assert stranded({"cpu": 8000}, {"cpu": 5000}, 5, 0) == {}
 
 
@@ -58,7 +58,7 @@ def test_devices_come_with_cpus() -> None:
     """At least one for each, unless devices outnumber CPUs."""
     free = {"cpu": 3000, "memory": 64 * GIB, GPU: 4}
     base = largest_shape(free, 3, RATIO)
-    assert largest_with_devices(ZONE, free, base, GPU) == Shape(3, 12 * GIB, {GPU: 3})
+    assert largest_with_devices(ZONE, free, base, GPU) == PodShape(3, 12 * GIB, {GPU: 3})
     assert largest_with_devices(ZONE, free, NOTHING, GPU) == NOTHING
     many = ZONE | {GPU: 64}
     assert largest_with_devices(many, free | {GPU: 40}, base, GPU).devices == {GPU: 24}

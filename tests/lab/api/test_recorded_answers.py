@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from numakube_lab.replay.recorded_cases import Case, read_cases
+from numakube_lab.replay.recorded_cases import RecordedCase, read_cases
 from numakube_lab.replay.run_case import replay
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "apiserver.jsonl.gz"
@@ -51,7 +51,7 @@ FLOORS = {
 }
 
 
-def by_topic() -> dict[str, list[Case]]:
+def by_topic() -> dict[str, list[RecordedCase]]:
     """The recorded cases."""
     cases = defaultdict(list)
     for case in read_cases(VECTORS):

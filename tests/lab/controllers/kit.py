@@ -21,7 +21,7 @@ from numakube.kube.subresources import bind_pod
 from numakube.testing import until
 from numakube.values.times import format_time
 from numakube_lab.controllers.all_controllers import Controllers, Factory
-from numakube_lab.controllers.common.controller_loop import Cluster, Mirror, Owned
+from numakube_lab.controllers.common.controller_loop import MirroredCluster, Owned, ResourceMirror
 from numakube_lab.inprocess_transport import InProcess
 
 T = TypeVar("T", bound=Owned)
@@ -34,7 +34,7 @@ class FakeKubelet:
         outcome: what becomes of a pod: its phase, and whether it is ready; None to leave it alone.
     """
 
-    def __init__(self, client: Client, pods: Mirror[Pod], *, assign: str = "") -> None:
+    def __init__(self, client: Client, pods: ResourceMirror[Pod], *, assign: str = "") -> None:
         self.outcome: Callable[[Pod], tuple[str, bool] | None] = lambda _: ("Running", True)
         self._client = client
         self._pods = pods
@@ -106,7 +106,7 @@ class Bench:
     """An API server, some controllers, a fake kubelet, and eyes on all of it."""
 
     def __init__(
-        self, server: ApiServer, client: Client, controllers: Controllers, eyes: Cluster
+        self, server: ApiServer, client: Client, controllers: Controllers, eyes: MirroredCluster
     ) -> None:
         self.server = server
         self.client = client
@@ -115,7 +115,7 @@ class Bench:
         self.pods = controllers.cluster.find(PODS) or eyes.mirror(PODS)
         self.kubelet: FakeKubelet
 
-    def mirror(self, resource: Resource[T]) -> Mirror[T]:
+    def mirror(self, resource: Resource[T]) -> ResourceMirror[T]:
         """Return what the controllers see of a resource, or else this test."""
         found = self.controllers.cluster.find(resource) or self.eyes.find(resource)
         assert found is not None, f"nobody looks at {resource}"
@@ -205,7 +205,7 @@ async def bench(
             await add_node(client, node(name))
         controllers = Controllers(client, which=which, report_seconds=report_seconds)
         async with controllers:
-            seen = Cluster(client)
+            seen = MirroredCluster(client)
             for resource in also:
                 seen.mirror(resource)
             made = Bench(server, client, controllers, seen)

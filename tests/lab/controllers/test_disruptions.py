@@ -30,7 +30,7 @@ from numakube_lab.controllers.object_types import (
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.disruption_controller import (
     DisruptionBudgets,
-    Observed,
+    ObservedBudget,
     reconcile,
 )
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
@@ -55,7 +55,7 @@ def decide(
     found: list[Pod], scale: int, *, without: tuple[str, ...] = (), **spec: Any
 ) -> dict[str, Any]:
     """Return the status that a budget gets."""
-    seen = Observed(
+    seen = ObservedBudget(
         budget=DisruptionBudget(spec=DisruptionBudgetSpec(**spec)),
         pods=found,
         scales={"workload": scale},
@@ -105,7 +105,7 @@ def test_an_evicted_pod_counts_as_lost_until_it_is_clear_that_it_stays() -> None
         spec=DisruptionBudgetSpec(min_available=1),
         status=DisruptionBudgetStatus(disrupted_pods=disrupted),
     )
-    plan = reconcile(Observed(budget=budget, pods=pods(3), scales={}, now=NOW))
+    plan = reconcile(ObservedBudget(budget=budget, pods=pods(3), scales={}, now=NOW))
     (change,) = plan.actions
     assert isinstance(change, PlannedChange)
     assert change.patch["status"]["currentHealthy"] == 2

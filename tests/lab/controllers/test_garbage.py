@@ -23,11 +23,16 @@ from numakube_lab.controllers.cluster.garbage_collector import (
     decide,
 )
 from numakube_lab.controllers.cluster.namespace_controller import Namespaces
-from numakube_lab.controllers.object_types import DEPLOYMENTS, NAMESPACES, REPLICA_SETS, Metadata
+from numakube_lab.controllers.object_types import (
+    DEPLOYMENTS,
+    NAMESPACES,
+    REPLICA_SETS,
+    MetadataObject,
+)
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.replica_set_controller import ReplicaSets
 
-MAPS = CONFIG_MAPS.decoded_as(Metadata)
+MAPS = CONFIG_MAPS.decoded_as(MetadataObject)
 THERE, WAITING, GONE = OwnerState.THERE, OwnerState.WAITING, OwnerState.GONE
 
 
@@ -98,7 +103,9 @@ def test_the_graph_follows_changes_of_owners() -> None:
     assert graph.dependents("c") == []
 
 
-async def owned_map(lab: Bench, name: str, owner: Metadata, resource: Resource[Any]) -> Metadata:
+async def owned_map(
+    lab: Bench, name: str, owner: MetadataObject, resource: Resource[Any]
+) -> MetadataObject:
     """Create a ConfigMap that belongs to another object."""
     reference = {
         "apiVersion": resource.api_version,
@@ -136,7 +143,7 @@ async def test_dependents_follow_their_owner() -> None:
 async def test_an_object_whose_owner_never_was_is_collected() -> None:
     """The server is asked, and says no."""
     async with bench(GarbageCollector, also=(MAPS,)) as lab:
-        ghost = Metadata(metadata=ObjectMeta(name="ghost", uid="nobody"))
+        ghost = MetadataObject(metadata=ObjectMeta(name="ghost", uid="nobody"))
         await owned_map(lab, "child", ghost, MAPS)
         await gone(lab, "child")
 
@@ -185,7 +192,7 @@ async def test_objects_of_custom_kinds_are_collected_too() -> None:
             plural="widgets",
             kind="Widget",
             namespaced=True,
-            object_type=Metadata,
+            object_type=MetadataObject,
         )
         widget = await lab.apply(
             widgets,

@@ -20,7 +20,7 @@ from numakube.values.times import format_micro_time, format_time
 from numakube_lab.controllers.cluster.namespace_controller import Leftovers, choose_leftovers
 from numakube_lab.controllers.cluster.node_lifecycle import (
     Nodes,
-    Observed,
+    ObservedNode,
     reconcile,
     wanted_taints,
 )
@@ -151,7 +151,7 @@ def test_a_node_may_be_silent_for_a_quarter_longer_than_its_lease(
 ) -> None:
     """As the usual 50 s are to a lease of 40 s; a short lease changes nothing."""
     well = Node(status=NodeStatus(conditions=(NodeCondition(type="Ready", status="True"),)))
-    seen = Observed(node=well, silence=silence - 1, lease_seconds=lease, now=NOW)
+    seen = ObservedNode(node=well, silence=silence - 1, lease_seconds=lease, now=NOW)
     plan = reconcile(seen)
     assert (plan.actions, plan.again_after) == ((), 1.0)
     assert reconcile(replace(seen, silence=silence)).actions

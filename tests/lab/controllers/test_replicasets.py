@@ -19,7 +19,7 @@ from numakube_lab.controllers.common.controller_loop import (
     Create,
     Delete,
     Note,
-    Plan,
+    ObjectPlan,
     PlannedChange,
 )
 from numakube_lab.controllers.common.pod_states import owner_reference
@@ -31,7 +31,7 @@ from numakube_lab.controllers.object_types import (
 )
 from numakube_lab.controllers.workloads.replica_set_controller import (
     BURST,
-    Observed,
+    ObservedReplicaSet,
     ReplicaSets,
     reconcile,
 )
@@ -77,12 +77,12 @@ def pod(
     )
 
 
-def decide(rs: ReplicaSet, *pods: Pod, orphans: tuple[Pod, ...] = ()) -> Plan:
+def decide(rs: ReplicaSet, *pods: Pod, orphans: tuple[Pod, ...] = ()) -> ObjectPlan:
     """Reconcile."""
-    return reconcile(Observed(replica_set=rs, pods=pods, orphans=orphans, now=NOW))
+    return reconcile(ObservedReplicaSet(replica_set=rs, pods=pods, orphans=orphans, now=NOW))
 
 
-def kinds(plan: Plan) -> list[type]:
+def kinds(plan: ObjectPlan) -> list[type]:
     """Return what a plan does, without the report of the status."""
     return [
         type(action)
@@ -174,7 +174,7 @@ def test_a_status_that_is_right_is_not_written_again() -> None:
         observed_generation=2,
     )
     rs = msgspec.structs.replace(replica_set(1), status=status)
-    assert decide(rs, pod("a")) == Plan()
+    assert decide(rs, pod("a")) == ObjectPlan()
 
 
 POD_STATES = st.builds(
@@ -203,13 +203,13 @@ def test_any_state_converges_in_two_steps(replicas: int, pods: list[Pod]) -> Non
     assert sum(one.metadata.deletion_timestamp is None for one in active) == replicas
 
 
-def _look(rs: ReplicaSet, world: dict[str, Pod]) -> Plan:
+def _look(rs: ReplicaSet, world: dict[str, Pod]) -> ObjectPlan:
     owned = [one for one in world.values() if one.metadata.controller]
     orphans = [one for one in world.values() if not one.metadata.controller]
-    return reconcile(Observed(replica_set=rs, pods=owned, orphans=orphans, now=NOW))
+    return reconcile(ObservedReplicaSet(replica_set=rs, pods=owned, orphans=orphans, now=NOW))
 
 
-def _perform(plan: Plan, world: dict[str, Pod]) -> None:
+def _perform(plan: ObjectPlan, world: dict[str, Pod]) -> None:
     for number, action in enumerate(plan.actions):
         match action:
             case Create():

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from tests.lab.differential.driving import Record
 from tests.lab.differential.sequences import Sequence
 
-from numakube_lab.replay.recorded_cases import Difference, Matcher, Step
+from numakube_lab.replay.recorded_cases import Difference, Matcher, RecordedStep
 
 SHOWN: Final = 12
 
@@ -64,7 +64,7 @@ def compare(sequence: Sequence, real: Record, lab: Record) -> Disagreement | Non
     return None
 
 
-def describe(step: Step) -> str:
+def describe(step: RecordedStep) -> str:
     """Return the request of *step* as text."""
     query = "&".join(f"{name}={value}" for name, value in step.query.items())
     parts = [step.method, f"{step.path}?{query}" if query else step.path]

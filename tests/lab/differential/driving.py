@@ -18,7 +18,7 @@ from tests.lab.differential.normalising import Normaliser
 from tests.lab.differential.sequences import Sequence
 
 from numakube.testing import until
-from numakube_lab.replay.recorded_cases import Step
+from numakube_lab.replay.recorded_cases import RecordedStep
 from numakube_lab.replay.run_case import TOKENS, Answer, Sender
 
 WATCH_SECONDS: Final = 10.0
@@ -61,8 +61,8 @@ class Record:
 async def define_widgets(server: Server) -> None:
     """Create the definition of the custom kind and wait until it is served."""
     sender = server.sender()
-    await sender.send(Step(method="POST", path=_DEFINITIONS, body=widget_definition()))
-    served = Step(path="/apis/differential.numakube.io/v1/widgets")
+    await sender.send(RecordedStep(method="POST", path=_DEFINITIONS, body=widget_definition()))
+    served = RecordedStep(path="/apis/differential.numakube.io/v1/widgets")
     await until(lambda: sender.send(served), lambda answer: answer.status == 200)
 
 
@@ -74,7 +74,7 @@ async def drive(
     normalise = Normaliser(managed_fields=managed_fields)
     record = Record()
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    await sender.send(Step(method="POST", path="/api/v1/namespaces", body=body))
+    await sender.send(RecordedStep(method="POST", path="/api/v1/namespaces", body=body))
     async with contextlib.AsyncExitStack() as stack:
         watches = [
             (kind, await stack.enter_async_context(_watch(sender, kind))) for kind in sequence.kinds
@@ -94,7 +94,7 @@ async def drive(
     return record
 
 
-def _is_moot(step: Step, sender: Sender) -> bool:
+def _is_moot(step: RecordedStep, sender: Sender) -> bool:
     """Tell whether *step* needs what an earlier request was refused."""
     if isinstance(step.body, dict) and "$from" in step.body:
         source = sender.captured[step.body["$from"]]
@@ -123,10 +123,10 @@ def _comparable(answer: Answer, normalise: Normaliser) -> Json:
 @contextlib.asynccontextmanager
 async def _watch(sender: Sender, kind: Kind) -> AsyncIterator[aiohttp.ClientResponse]:
     """Watch a collection from now on."""
-    listed = await sender.send(Step(path=kind.collection))
+    listed = await sender.send(RecordedStep(path=kind.collection))
     version = json.loads(listed.text)["metadata"]["resourceVersion"]
     query = {"watch": "true", "resourceVersion": version}
-    async with sender.request(Step(path=kind.collection, query=query)) as response:
+    async with sender.request(RecordedStep(path=kind.collection, query=query)) as response:
         yield response
 
 
@@ -146,7 +146,7 @@ async def _events(watch: aiohttp.ClientResponse, last: str) -> list[Json]:
 
 
 async def _listed(sender: Sender, kind: Kind) -> list[Json]:
-    answer = await sender.send(Step(path=kind.collection))
+    answer = await sender.send(RecordedStep(path=kind.collection))
     own = kind.name("").replace("${ns}", str(sender.captured["ns"]))
     items: list[Json] = json.loads(answer.text)["items"]
     return [item for item in items if item["metadata"]["name"].startswith(own)]
@@ -155,7 +155,7 @@ async def _listed(sender: Sender, kind: Kind) -> list[Json]:
 async def _create_last(sender: Sender, kind: Kind) -> None:
     """Create an object whose event is the last that a watch has to show."""
     body = kind.object(_Plain(), {"name": kind.name(LAST)})
-    await sender.send(Step(method="POST", path=kind.collection, body=body))
+    await sender.send(RecordedStep(method="POST", path=kind.collection, body=body))
 
 
 class _Plain:

@@ -2,7 +2,7 @@
 
 Names are few, so that requests meet: the same object is created twice, changed from an old version,
 deleted while somebody else holds it. What a request needs of an earlier answer it takes from there
-(`Step.captures`), so both servers get the requests that fit their own state.
+(`RecordedStep.captures`), so both servers get the requests that fit their own state.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from tests.lab.differential.bodies import COMMON_EDITS, KINDS, Json, Kind
 
-from numakube_lab.replay.recorded_cases import Step
+from numakube_lab.replay.recorded_cases import RecordedStep
 
 NAMES: Final = ("a", "b", "c")
 LABELS: Final[tuple[Json, ...]] = ({"app": "a"}, {"app": "a", "x": "y"}, {"app": "b"}, {})
@@ -44,7 +44,7 @@ class Sequence:
 
     seed: int
     kinds: tuple[Kind, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[RecordedStep, ...]
 
 
 def make_sequence(
@@ -73,7 +73,7 @@ class _Maker:
     rng: Random
     kinds: tuple[Kind, ...]
     without: tuple[str, ...]
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RecordedStep] = field(default_factory=list)
     documents: dict[str, list[str]] = field(default_factory=dict)
     versions: dict[str, list[str]] = field(default_factory=dict)
     captures: int = 0
@@ -272,7 +272,7 @@ class _Maker:
     ) -> None:
         given = {} if body is None else {"body": body}
         self.steps.append(
-            Step(
+            RecordedStep(
                 method=method,
                 path=path,
                 query=query or {},

@@ -11,19 +11,19 @@ import pytest
 
 from numakube.kube.clock import ManualClock
 from numakube.testing import turns, until
-from numakube_lab.processes.container_files import File, expand, write_files
-from numakube_lab.processes.container_output import CURRENT, Output, Routed
+from numakube_lab.processes.container_files import ContainerFile, expand, write_files
+from numakube_lab.processes.container_output import CURRENT, ContainerOutput, Routed
 from numakube_lab.processes.program_table import is_own, words_of
 
 
-def texts(output: Output) -> list[str]:
+def texts(output: ContainerOutput) -> list[str]:
     """Return the lines that are kept."""
     return [line.text for line in output.lines()]
 
 
 def test_the_oldest_lines_go_first() -> None:
     """By number and by size; the last one is always kept."""
-    output = Output(ManualClock(), max_lines=3, max_bytes=10)
+    output = ContainerOutput(ManualClock(), max_lines=3, max_bytes=10)
     for text in ("a", "b", "c", "d"):
         output.write(text)
     assert texts(output) == ["b", "c", "d"]
@@ -35,7 +35,7 @@ def test_the_oldest_lines_go_first() -> None:
 
 async def test_followers_see_every_line_until_the_end() -> None:
     """Also those that come while they are busy."""
-    output = Output(ManualClock())
+    output = ContainerOutput(ManualClock())
     output.write("one\ntwo")
     seen: list[str] = []
 
@@ -56,7 +56,7 @@ async def test_followers_see_every_line_until_the_end() -> None:
 async def test_lines_know_when_they_were_printed() -> None:
     """By the lab's clock."""
     clock = ManualClock()
-    output = Output(clock)
+    output = ContainerOutput(clock)
     output.write("a")
     await clock.advance(5)
     output.write("b")
@@ -66,7 +66,7 @@ async def test_lines_know_when_they_were_printed() -> None:
 
 def test_a_shared_stream_knows_whose_line_it_is() -> None:
     """What no container writes goes where it always went."""
-    output, shared = Output(ManualClock()), io.StringIO()
+    output, shared = ContainerOutput(ManualClock()), io.StringIO()
     stream = Routed(shared)
     print("lab", file=stream)
     token = CURRENT.set(output)
@@ -106,11 +106,11 @@ def test_references_are_replaced_once() -> None:
 def test_files_that_are_gone_from_a_map_are_gone_from_the_folder(tmp_path: Path) -> None:
     """And what does not change is not written again."""
     folder = tmp_path / "v"
-    write_files(folder, {"a": File(b"1", 0o644), "b/c": File(b"1", 0o600)})
+    write_files(folder, {"a": ContainerFile(b"1", 0o644), "b/c": ContainerFile(b"1", 0o600)})
     data = (folder / "..data").resolve()
-    write_files(folder, {"a": File(b"1", 0o644), "b/c": File(b"1", 0o600)})
+    write_files(folder, {"a": ContainerFile(b"1", 0o644), "b/c": ContainerFile(b"1", 0o600)})
     assert (folder / "..data").resolve() == data
-    write_files(folder, {"b/c": File(b"2", 0o600)})
+    write_files(folder, {"b/c": ContainerFile(b"2", 0o600)})
     assert not (folder / "a").is_symlink()
     assert (folder / "b/c").read_bytes() == b"2"
     assert not data.exists()

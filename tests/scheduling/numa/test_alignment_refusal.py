@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.numa.alignment_refusal import (
     AlignmentRefusal,
     AlignmentRefusalGroup,
@@ -22,7 +22,7 @@ def short(
     return AlignmentRefusal(
         kind=kind,
         container="main",
-        role=Role.APP,
+        role=ContainerRole.APP,
         resource=resource,
         zones=(1,),
         wanted=wanted,

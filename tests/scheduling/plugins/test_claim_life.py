@@ -26,7 +26,7 @@ from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimConflict
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing.claim_api import Refused, ReplayedApi, finished
+from numakube.testing.claim_api import ChangeRefused, ReplayedApi, finished
 
 DEVICES: Final = 3
 CLAIMS: Final = ("a", "b", "c", "d")
@@ -68,7 +68,7 @@ class FaultyApi(ReplayedApi):
             raise Killed
         if kind == "conflict" and when == "before":
             raise ClaimConflict("the object has been modified")
-        raise Refused("the server is on fire")
+        raise ChangeRefused("the server is on fire")
 
 
 class ClaimLife(RuleBasedStateMachine):
@@ -237,5 +237,5 @@ TestClaimLife.settings = settings(max_examples=80, stateful_step_count=40, deadl
 
 def test_the_faults_are_errors_of_ours() -> None:
     """So that the plugin meets what a client raises."""
-    assert issubclass(Refused, NumakubeError)
+    assert issubclass(ChangeRefused, NumakubeError)
     assert issubclass(ClaimConflict, NumakubeError)

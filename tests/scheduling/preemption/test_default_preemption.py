@@ -33,8 +33,8 @@ from numakube.scheduling.preemption.default_preemption import (
 from numakube.scheduling.preemption.victims import (
     Bounds,
     Budget,
+    ChosenVictims,
     EvictionTrial,
-    Victims,
     budgets_of,
     find_victims,
 )
@@ -203,7 +203,7 @@ def test_a_bound_is_never_above_the_cost(
     filters = PlainFilters()
     found = find_victims(who, node, (), lambda: EvictionTrial(filters, CycleState(), who, node))
     (bound,) = Bounds().of(who, [node])
-    if isinstance(found, Victims) and found.pods:
+    if isinstance(found, ChosenVictims) and found.pods:
         assert bound is not None
         assert bound <= found.cost
 

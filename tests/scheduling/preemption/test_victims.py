@@ -18,8 +18,8 @@ from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.preemption.victims import (
     Budget,
+    ChosenVictims,
     EvictionTrial,
-    Victims,
     find_victims,
     split_by_violation,
 )
@@ -51,7 +51,7 @@ def victims(
     *,
     budgets: Sequence[Budget] = (),
     nominated: Sequence[PodInfo] = (),
-) -> Victims | Status:
+) -> ChosenVictims | Status:
     """Find who must leave *node* for *one*."""
     filters = PlainFilters()
     who = PodInfo(one)
@@ -63,9 +63,9 @@ def victims(
     )
 
 
-def names(found: Victims | Status) -> list[str]:
+def names(found: ChosenVictims | Status) -> list[str]:
     """The victims by name."""
-    assert isinstance(found, Victims)
+    assert isinstance(found, ChosenVictims)
     return [one.name for one in found.pods]
 
 
@@ -126,7 +126,7 @@ def test_every_policy_gets_no_more_victims_than_it_needs(cluster: Cluster, polic
     pods = [pod(f"p{number}", cpus=3, priority=number) for number in range(4)]
     node = full_node(cluster, pods, site=ReportedNode.make(policy=policy))
     found = victims(pod("new", cpus=5, priority=9), node)
-    assert isinstance(found, Victims)
+    assert isinstance(found, ChosenVictims)
     assert 1 <= len(found.pods) <= 2
     rest = [one for one in pods if one.metadata.name not in names(found)]
     site = ReportedNode.make(policy=policy)
@@ -161,7 +161,7 @@ def test_pods_within_their_budget_go_rather_than_protected_ones(cluster: Cluster
     budget = Budget("default", Everything(), allowed=0)
     found = victims(pod("new", cpus=6, priority=9), full_node(cluster, pods), budgets=[budget])
     assert names(found) == ["other"]
-    assert isinstance(found, Victims)
+    assert isinstance(found, ChosenVictims)
     assert found.violations == 0
 
 
@@ -170,7 +170,7 @@ def test_a_budget_is_violated_if_nothing_else_helps(cluster: Cluster) -> None:
     pods = [labelled(pod(f"p{number}", cpus=7, priority=1), app="db") for number in range(2)]
     budget = Budget("default", Everything(), allowed=1)
     found = victims(pod("new", cpus=14, priority=9), full_node(cluster, pods), budgets=[budget])
-    assert isinstance(found, Victims)
+    assert isinstance(found, ChosenVictims)
     assert (len(found.pods), found.violations) == (2, 1)
 
 
@@ -290,7 +290,7 @@ def test_victims_are_minimal_and_their_eviction_helps(
         for subset in combinations(uids, size)
         if fits(node, who, subset)
     ]
-    if not isinstance(found, Victims):
+    if not isinstance(found, ChosenVictims):
         assert tuple(uids) not in feasible
         return
     chosen = tuple(victim.uid for victim in found.pods)

@@ -18,8 +18,8 @@ from numakube.scheduling.plugins.node_scores import NodeResourcesBalancedAllocat
 from numakube.scheduling.plugins.plugin_arguments import (
     MOST_ALLOCATED,
     NodeResourcesFitArgs,
-    ResourceSpec,
     ScoringStrategy,
+    WeightedResource,
 )
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.node_columns import RowChanges
@@ -29,7 +29,8 @@ from numakube.scheduling.snapshot.pods import PodInfo
 FULL_NODES_FIRST = NodeResourcesFit(
     NodeResourcesFitArgs(
         scoring_strategy=ScoringStrategy(
-            type=MOST_ALLOCATED, resources=(ResourceSpec("cpu", 1), ResourceSpec("memory", 2))
+            type=MOST_ALLOCATED,
+            resources=(WeightedResource("cpu", 1), WeightedResource("memory", 2)),
         )
     )
 )

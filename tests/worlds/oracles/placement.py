@@ -15,7 +15,7 @@ from numakube.api.pod import Pod, has_ended
 from numakube.api.pod_resources import pending_resize
 from numakube.errors import MalformedObject
 from numakube.insight.explain import explain, in_its_gang, pod_subject
-from numakube.insight.explain.pod_explanation import Options
+from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
@@ -25,13 +25,13 @@ from numakube_placement.webhook.admission_review import AdmissionRequest, judge
 from numakube_planning.fit_endpoint import trying
 from numakube_planning.simulation.compared_schedulers import ours
 from numakube_planning.simulation.simulated_cluster import cluster_of, waiting_in
-from numakube_planning.simulation.simulator import Options as SimulationOptions
 from numakube_planning.simulation.simulator import Run
+from numakube_planning.simulation.simulator import SimulatorOptions as SimulationOptions
 
 WRONG: Final = "wrong-"
 """How the names of pods begin whose annotations cannot be read."""
 _POD: Final = {"apiVersion": "v1", "kind": "Pod"}
-_BRIEF: Final = Options(changes=False)
+_BRIEF: Final = ExplainOptions(changes=False)
 _SIMULATED: Final = SimulationOptions(until=120.0, patience_seconds=60.0)
 
 

@@ -56,7 +56,7 @@ class BadInput(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class RecordingFormat:
     """A kind of recording.
 
     Attributes:
@@ -72,7 +72,7 @@ class Format:
     compared: Callable[[Answer], Answer] = dict
 
 
-def replay_command(name: str, summary: str, load: Callable[[], Format]) -> click.Command:
+def replay_command(name: str, summary: str, load: Callable[[], RecordingFormat]) -> click.Command:
     """Return the command that replays one format; *load* imports what is needed to answer."""
 
     @click.command(name, help=summary)
@@ -89,13 +89,13 @@ def replay_command(name: str, summary: str, load: Callable[[], Format]) -> click
     return command
 
 
-def print_answers(form: Format, cases: Iterable[Case]) -> None:
+def print_answers(form: RecordingFormat, cases: Iterable[Case]) -> None:
     """Print our answer to each of *cases*, a line each."""
     for case in cases:
         click.echo(json.dumps(_answer(form, case), ensure_ascii=False, separators=(",", ":")))
 
 
-def print_check(form: Format, cases: Iterable[Case]) -> int:
+def print_check(form: RecordingFormat, cases: Iterable[Case]) -> int:
     """Print where our answers differ and the totals; return how many cases failed."""
     passed = failed = 0
     for case in cases:
@@ -128,7 +128,7 @@ def with_progress(cases: Iterable[Case], file: str) -> Iterator[Case]:
     click.echo("\r\x1b[K", err=True, nl=False)
 
 
-def _problems(form: Format, case: Case) -> Iterator[str]:
+def _problems(form: RecordingFormat, case: Case) -> Iterator[str]:
     try:
         ours = _answer(form, case)
     except BadInput:
@@ -142,7 +142,7 @@ def _problems(form: Format, case: Case) -> Iterator[str]:
         yield from differences(recorded, form.compared(ours))
 
 
-def _answer(form: Format, case: Case) -> Answer:
+def _answer(form: RecordingFormat, case: Case) -> Answer:
     for key in form.required:
         if key not in case.row:
             raise BadInput(f"line {case.line}: there is no {key!r}")

@@ -16,7 +16,7 @@ from numakube_conformance.case_loop import (
     EXPLAINED_CASES,
     LINES_OF_A_CASE,
     BadInput,
-    Format,
+    RecordingFormat,
     differences,
     print_answers,
     read_cases,
@@ -57,12 +57,12 @@ def command(ctx: click.Context, file: str, *, check: bool, accounting: str) -> N
         ctx.exit(1)
 
 
-def _format(accounting: str) -> Format:
+def _format(accounting: str) -> RecordingFormat:
     from numakube.apps.exporter.report_options import Accounting
     from numakube_conformance.exporter_replay import answer
 
     way = Accounting(accounting)
-    return Format(
+    return RecordingFormat(
         answer=lambda row: answer(row, accounting=way), recorded=_recorded, required=REQUIRED
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.apps.exporter import Cause, Hardware, NodeInputs, ReportOptions
+from numakube.apps.exporter import Hardware, NodeInputs, ReportOptions, ScanCause
 from numakube.apps.exporter.node_scan import KubeletFacts
 from numakube.apps.exporter.numa_hardware import ZoneHardware
 from numakube.apps.exporter.report import topology_of
@@ -43,7 +43,7 @@ def answer(row: Mapping[str, Any], *, accounting: Accounting = Accounting.KUBELE
     """Return what we publish for the case *row*, in the recorded shape."""
     inputs = _inputs(row)
     options = _options(row["options"], accounting)
-    cause = Cause(row["options"]["trigger"])
+    cause = ScanCause(row["options"]["trigger"])
     report = topology_of(inputs, options, cause=cause)
     result = {"id": row["id"], **_both(report, "expected")}
     if "refresh" in row:

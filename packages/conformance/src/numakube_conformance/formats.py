@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from numakube_conformance.case_loop import Format, replay_command
+from numakube_conformance.case_loop import RecordingFormat, replay_command
 
 _IN_ORDER: Final = (
     "Too many pods",
@@ -17,13 +17,13 @@ _IN_ORDER: Final = (
 )
 
 
-def _dra() -> Format:
+def _dra() -> RecordingFormat:
     from numakube_conformance.dra_replay import answer, comparable
 
     def compared(row: dict[str, Any]) -> dict[str, Any]:
         return comparable({"id": row["id"], "expect": row["expect"]})
 
-    return Format(
+    return RecordingFormat(
         answer=answer,
         recorded=compared,
         required=("id", "layer", "nodes", "slices", "classes", "claims"),
@@ -31,39 +31,41 @@ def _dra() -> Format:
     )
 
 
-def _filter() -> Format:
+def _filter() -> RecordingFormat:
     from numakube_conformance.filter_replay import answer
 
     def recorded(row: dict[str, Any]) -> dict[str, Any]:
         return _some(row, "id", "verdicts")
 
-    return Format(answer=answer, recorded=recorded, required=("id", "nodes", "nrts", "pods"))
+    return RecordingFormat(
+        answer=answer, recorded=recorded, required=("id", "nodes", "nrts", "pods")
+    )
 
 
-def _kubelet() -> Format:
+def _kubelet() -> RecordingFormat:
     from numakube_conformance.kubelet_replay import answer
 
     def recorded(row: dict[str, Any]) -> dict[str, Any]:
         return {} if row.get("noAnswer") else _some(row, "id", "expect", "startError")
 
     required = ("id", "machine", "kubelet", "steps")
-    return Format(answer=answer, recorded=recorded, required=required)
+    return RecordingFormat(answer=answer, recorded=recorded, required=required)
 
 
-def _scheduler() -> Format:
+def _scheduler() -> RecordingFormat:
     from numakube_conformance.scheduler_replay import answer
 
     def recorded(row: dict[str, Any]) -> dict[str, Any]:
         expect = {pod: _with_reasons_in_order(one) for pod, one in row["expect"].items()}
         return {"id": row["id"], "expect": expect}
 
-    return Format(answer=answer, recorded=recorded, required=("id", "nodes", "pods"))
+    return RecordingFormat(answer=answer, recorded=recorded, required=("id", "nodes", "pods"))
 
 
-def _values() -> Format:
+def _values() -> RecordingFormat:
     from numakube_conformance.values_replay import values_answer
 
-    return Format(answer=values_answer, recorded=dict, required=("kind",))
+    return RecordingFormat(answer=values_answer, recorded=dict, required=("kind",))
 
 
 def _some(row: dict[str, Any], *keys: str) -> dict[str, Any]:

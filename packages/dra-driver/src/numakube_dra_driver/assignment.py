@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClaimRefusal:
     """Why a claim gets nothing, in words for its owner."""
 
     why: str
@@ -58,7 +58,7 @@ def assign(
     groups: Mapping[str, CpuGroup],
     held: CpuMask,
     manager: CpuManager,
-) -> tuple[CpuMask, ...] | Refusal:
+) -> tuple[CpuMask, ...] | ClaimRefusal:
     """Return the CPUs of each of our results of *allocation*, in their order.
 
     Args:
@@ -71,12 +71,12 @@ def assign(
     try:
         wishes = [_wish(allocation, n, one, groups) for n, one in enumerate(results)]
     except InvalidValue as error:
-        return Refusal(str(error))
+        return ClaimRefusal(str(error))
     chosen: dict[int, CpuMask] = {}
     # CPUs that are named come first: nothing else can stand in for them.
     for wish in sorted(wishes, key=lambda one: (one.parameters.cpuset is None, -one.count)):
         cpus = _choose(wish, held, manager)
-        if isinstance(cpus, Refusal):
+        if isinstance(cpus, ClaimRefusal):
             return cpus
         chosen[wish.place] = cpus
         held |= cpus
@@ -117,13 +117,13 @@ def _count(result: DeviceRequestAllocationResult, group: CpuGroup) -> int:
     return milli // MILLI_PER_CPU
 
 
-def _choose(wish: _Wish, held: CpuMask, manager: CpuManager) -> CpuMask | Refusal:
+def _choose(wish: _Wish, held: CpuMask, manager: CpuManager) -> CpuMask | ClaimRefusal:
     free = wish.group.cpus & ~held
     if wish.parameters.cpuset is not None:
         return _named(wish, CpuSet.parse(wish.parameters.cpuset).mask, held)
     taken = _take(wish, free, manager)
     if isinstance(taken, CpuShortage):
-        return Refusal(
+        return ClaimRefusal(
             f"request {wish.result.request}: {wish.group.name} has {free.bit_count()} of "
             f"{wish.group.cpus.bit_count()} CPUs free, and {wish.count} are allocated"
         )
@@ -143,13 +143,13 @@ def _take(wish: _Wish, free: CpuMask, manager: CpuManager) -> CpuMask | CpuShort
     return take_packed(manager.topology, free, wish.count, order)
 
 
-def _named(wish: _Wish, cpus: CpuMask, held: CpuMask) -> CpuMask | Refusal:
+def _named(wish: _Wish, cpus: CpuMask, held: CpuMask) -> CpuMask | ClaimRefusal:
     """Return CPUs that a claim names, if it may have them."""
     where = f"request {wish.result.request}: cpuset {CpuSet(cpus)}"
     if cpus.bit_count() != wish.count:
-        return Refusal(f"{where}: {cpus.bit_count()} CPUs, and {wish.count} are allocated")
+        return ClaimRefusal(f"{where}: {cpus.bit_count()} CPUs, and {wish.count} are allocated")
     if foreign := cpus & ~wish.group.cpus:
-        return Refusal(f"{where}: {wish.group.name} does not offer CPUs {CpuSet(foreign)}")
+        return ClaimRefusal(f"{where}: {wish.group.name} does not offer CPUs {CpuSet(foreign)}")
     if taken := cpus & held:
-        return Refusal(f"{where}: CPUs {CpuSet(taken)} belong to others")
+        return ClaimRefusal(f"{where}: CPUs {CpuSet(taken)} belong to others")
     return cpus

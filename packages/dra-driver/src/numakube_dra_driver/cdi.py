@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-    from numakube_dra_driver.ledger import Disk, Entry, Given
+    from numakube_dra_driver.ledger import Disk, GivenDevice, PreparedClaim
 
 KIND: Final = f"{DRIVER}/claim"
 # The lowest version that has everything used here, as older runtimes refuse newer ones.
@@ -31,27 +31,27 @@ PREFIX: Final = "NUMAKUBE_CLAIM"
 """What names of variables begin with that tell of claims."""
 
 
-def request_of(given: Given) -> str:
+def request_of(given: GivenDevice) -> str:
     """Return the name of the request that containers use; of alternatives it is the request's."""
     return given.request.partition("/")[0]
 
 
-def device_name(entry: Entry, request: str) -> str:
+def device_name(entry: PreparedClaim, request: str) -> str:
     """Return the name of the device that stands for a request of a claim."""
     return f"{entry.uid}-{request}"
 
 
-def full_name(entry: Entry, request: str) -> str:
+def full_name(entry: PreparedClaim, request: str) -> str:
     """Return the name by which a runtime finds the device."""
     return f"{KIND}={device_name(entry, request)}"
 
 
-def variable(entry: Entry, request: str) -> str:
+def variable(entry: PreparedClaim, request: str) -> str:
     """Return the variable that tells a container what its request has."""
     return f"{PREFIX}_{entry.uid}_{request}".replace("-", "_")
 
 
-def check_names(entry: Entry) -> None:
+def check_names(entry: PreparedClaim) -> None:
     """Refuse names of which no file and no variable may be made.
 
     Raises:
@@ -71,7 +71,7 @@ class CdiFiles:
         self._folder = folder
         self._disk = disk
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: PreparedClaim) -> None:
         """Let the file of a claim be there, and be right.
 
         Raises:
@@ -106,9 +106,9 @@ class CdiFiles:
         return self._folder / f"{_FILE_PREFIX}{uid}.json"
 
 
-def specification(entry: Entry) -> str:
+def specification(entry: PreparedClaim) -> str:
     """Return the text of a claim's file."""
-    requests: dict[str, list[Given]] = {}
+    requests: dict[str, list[GivenDevice]] = {}
     for result in entry.results:
         requests.setdefault(request_of(result), []).append(result)
     document: dict[str, Any] = {
@@ -125,7 +125,7 @@ def specification(entry: Entry) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _value(parts: list[Given]) -> str:
+def _value(parts: list[GivenDevice]) -> str:
     return f"cpus:{','.join(part.cpus for part in parts)}"
 
 

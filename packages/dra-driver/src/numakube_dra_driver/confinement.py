@@ -26,14 +26,14 @@ from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.reflector import Reflector
 from numakube.node.cgroups.group_files import CgroupFiles, detect
 from numakube.node.cgroups.group_scan import GroupWatch
-from numakube.node.nri.nri_objects import Answer, Cpu
+from numakube.node.nri.nri_objects import ContainerAdjustment, CpuLimits
 from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuMask, CpuSet, union
 from numakube_dra_driver.cdi import PREFIX, request_of, variable
-from numakube_placement.enforcer.allowed_cpus import NodeReader, PodState, state_of
+from numakube_placement.enforcer.allowed_cpus import MachineReader, PodState, state_of
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-from numakube_placement.enforcer.group_writing import Executor
+from numakube_placement.enforcer.group_writing import GroupWriter
 from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
 from numakube_placement.enforcer.nri import NriLink, NriPlugin
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
-    from numakube.node.nri.nri_objects import Container, Sandbox
-    from numakube_dra_driver.ledger import Entry, Ledger
+    from numakube.node.nri.nri_objects import NriContainer, Sandbox
+    from numakube_dra_driver.ledger import Ledger, PreparedClaim
     from numakube_dra_driver.settings import DraSettings
 
 COMPONENT: Final = "numakube-dra-driver"
@@ -108,7 +108,9 @@ class LedgerPods:
         return replace(state_of(pod, uid), qos="", allotment=allotment, problems=())
 
 
-def _claimed(pod: Pod, container: PodContainer, entries: Mapping[str, Entry]) -> Iterator[CpuMask]:
+def _claimed(
+    pod: Pod, container: PodContainer, entries: Mapping[str, PreparedClaim]
+) -> Iterator[CpuMask]:
     """Yield the CPUs of the claims that a container uses, or of the requests that it names."""
     names = {entry.name: name for entry, name in named_claims(pod)}
     for use in container.resources.claims if container.resources else ():
@@ -127,7 +129,7 @@ class ClaimNri(NriPlugin):
         super().__init__(enforcer, metrics, clock)
         self._ledger = ledger
 
-    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+    async def creating(self, pod: Sandbox, container: NriContainer) -> ContainerAdjustment:
         """Return what a container is to have that is about to be made.
 
         Others have left the CPUs of claims when these were prepared, so no pass is needed.
@@ -143,13 +145,13 @@ class ClaimNri(NriPlugin):
         with contextlib.suppress(TimeoutError):
             async with self._clock.timeout(self._most_seconds()):
                 await self._enforcer.declare(container.id, self._wanted(container.cpu))
-        cpu = Cpu(cpus=str(CpuSet(cpus)), quota=_UNLIMITED)
+        cpu = CpuLimits(cpus=str(CpuSet(cpus)), quota=_UNLIMITED)
         self._held[container.id] = cpu
         self._enforcer.wake()
         self._metrics.nri_containers.labels(CLAIMED).inc()
-        return Answer(cpu=cpu, others=self._riding(container.id))
+        return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
 
-    def _cpus_of(self, pod: Sandbox, container: Container) -> CpuMask:
+    def _cpus_of(self, pod: Sandbox, container: NriContainer) -> CpuMask:
         """Return the CPUs of the claims that a container's variables name."""
         names = (one.partition("=")[0] for one in container.env)
         named = [name for name in names if name.startswith(f"{PREFIX}_")]
@@ -170,7 +172,7 @@ class ClaimNri(NriPlugin):
         return union(held[name] for name in named)
 
 
-class Confinement:
+class ClaimConfinement:
     """Keeps containers where claims say, and others elsewhere."""
 
     def __init__(
@@ -202,8 +204,8 @@ class Confinement:
         self.enforcer = Enforcer(
             knowledge=known,
             state_of=known.state_of,
-            reader=NodeReader(sysfs=locate(settings.sysfs), cpu_state=kubelet / CPU_STATE),
-            executor=Executor(self._groups, OriginalsFile(locate(settings.state_dir))),
+            reader=MachineReader(sysfs=locate(settings.sysfs), cpu_state=kubelet / CPU_STATE),
+            executor=GroupWriter(self._groups, OriginalsFile(locate(settings.state_dir))),
             reporter=Reporter(self._events),
             metrics=metrics,
             clock=around.clock,

@@ -40,7 +40,7 @@ class StateError(NumakubeError):
     """The ledger cannot be read or written; nothing was given."""
 
 
-class Given(Wire, frozen=True):
+class GivenDevice(Wire, frozen=True):
     """What one result of a claim's allocation has."""
 
     request: str
@@ -55,7 +55,7 @@ class Given(Wire, frozen=True):
         return CpuSet.parse(self.cpus).mask
 
 
-class Entry(Wire, frozen=True):
+class PreparedClaim(Wire, frozen=True):
     """A claim that is prepared.
 
     Attributes:
@@ -67,7 +67,7 @@ class Entry(Wire, frozen=True):
     namespace: str
     name: str
     consumers: tuple[str, ...] = ()
-    results: tuple[Given, ...] = ()
+    results: tuple[GivenDevice, ...] = ()
 
     @property
     def mask(self) -> CpuMask:
@@ -83,11 +83,11 @@ class Entry(Wire, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class _File(Wire, frozen=True):
+class _LedgerFile(Wire, frozen=True):
     """The whole file."""
 
     version: int = VERSION
-    claims: tuple[Entry, ...] = ()
+    claims: tuple[PreparedClaim, ...] = ()
 
 
 def is_uid(text: str) -> bool:
@@ -152,7 +152,7 @@ class Ledger:
         self._path = folder / FILE
         self._clock = clock
         self._disk = disk or Disk()
-        self._claims: dict[str, Entry] = {}
+        self._claims: dict[str, PreparedClaim] = {}
         self._seen: tuple[int, int] | None = None
         self._turns = asyncio.Lock()
         try:
@@ -181,7 +181,7 @@ class Ledger:
                 os.close(descriptor)
 
     @property
-    def claims(self) -> Mapping[str, Entry]:
+    def claims(self) -> Mapping[str, PreparedClaim]:
         """What is prepared, by uid; as of the last reading."""
         return self._claims
 
@@ -208,7 +208,7 @@ class Ledger:
             self._claims = self._read()
             self._seen = identity
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: PreparedClaim) -> None:
         """Keep a claim.
 
         Raises:
@@ -231,8 +231,8 @@ class Ledger:
             self._path.replace(self._path.with_suffix(".forgotten"))
         self._claims, self._seen = {}, None
 
-    def _save(self, claims: dict[str, Entry]) -> None:
-        text = msgspec.json.encode(_File(claims=tuple(claims.values()))).decode()
+    def _save(self, claims: dict[str, PreparedClaim]) -> None:
+        text = msgspec.json.encode(_LedgerFile(claims=tuple(claims.values()))).decode()
         try:
             self._disk.write(self._path, text)
             found = self._path.stat()
@@ -242,9 +242,9 @@ class Ledger:
             raise StateError(f"cannot write {self._path}: {error.strerror}") from None
         self._claims, self._seen = claims, (found.st_ino, found.st_mtime_ns)
 
-    def _read(self) -> dict[str, Entry]:
+    def _read(self) -> dict[str, PreparedClaim]:
         try:
-            file = msgspec.json.decode(read_regular_file(self._path), type=_File)
+            file = msgspec.json.decode(read_regular_file(self._path), type=_LedgerFile)
             _check(file)
         except OSError as error:
             raise StateError(f"cannot read {self._path}: {error.strerror}") from None
@@ -270,7 +270,7 @@ class Ledger:
                 return
 
 
-def _check(file: _File) -> None:
+def _check(file: _LedgerFile) -> None:
     """Raise `InvalidValue` for uids and sets of CPUs that are none, and for CPUs given twice."""
     if file.version != VERSION:
         raise InvalidValue(f"version {file.version} is not known")

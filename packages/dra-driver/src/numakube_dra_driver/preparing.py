@@ -20,10 +20,10 @@ from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef, Prepared, PreparedDevice
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.times import format_time
-from numakube_dra_driver.assignment import Refusal, assign, ours
+from numakube_dra_driver.assignment import ClaimRefusal, assign, ours
 from numakube_dra_driver.cdi import check_names, full_name, request_of
 from numakube_dra_driver.devices import DRIVER
-from numakube_dra_driver.ledger import Entry, Given, StateError, is_uid
+from numakube_dra_driver.ledger import GivenDevice, PreparedClaim, StateError, is_uid
 from numakube_dra_driver.metrics import ERROR, OK
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Preparer:
         self._metrics = metrics
         self._confining = confining
         self._missing: dict[str, float] = {}
-        self._untold: dict[str, Entry] = {}
+        self._untold: dict[str, PreparedClaim] = {}
         self._news = asyncio.Event()
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
@@ -169,8 +169,8 @@ class Preparer:
         return claim, claim.status.allocation
 
     def _entry_of(
-        self, claim: ResourceClaim, allocation: AllocationResult, known: Entry | None
-    ) -> Entry:
+        self, claim: ResourceClaim, allocation: AllocationResult, known: PreparedClaim | None
+    ) -> PreparedClaim:
         """Return what a claim has from now on: what it has already, or what is chosen for it.
 
         Raises:
@@ -196,13 +196,13 @@ class Preparer:
                 raise InvalidValue("the claim is prepared with another allocation")
             return replace(known, consumers=consumers)
         sets = self._choose(allocation)
-        entry = Entry(
+        entry = PreparedClaim(
             uid=claim.metadata.uid,
             namespace=claim.metadata.namespace,
             name=claim.metadata.name,
             consumers=consumers,
             results=tuple(
-                Given(
+                GivenDevice(
                     request=request, pool=pool, device=device, share=share, cpus=str(CpuSet(cpus))
                 )
                 for (request, pool, device, share), cpus in zip(keys, sets, strict=True)
@@ -214,7 +214,7 @@ class Preparer:
     def _choose(self, allocation: AllocationResult) -> tuple[CpuMask, ...]:
         offer, held = self._offer(), self._ledger.held
         sets = assign(allocation.devices, offer.groups, held, offer.manager)
-        if isinstance(sets, Refusal):
+        if isinstance(sets, ClaimRefusal):
             raise InvalidValue(f"{sets.why}{f' ({offer.refused})' if offer.refused else ''}")
         if not offer.manager.topology.all_cpus & ~(held | union(sets)):
             raise InvalidValue("no CPUs would be left for pods without claims; reserve some")
@@ -256,7 +256,7 @@ class Preparer:
                     continue
                 self._untold.pop(uid, None)
 
-    async def _write_status(self, entry: Entry) -> None:
+    async def _write_status(self, entry: PreparedClaim) -> None:
         if entry.uid not in self._ledger.claims:
             return
         ready = {
@@ -329,7 +329,7 @@ class Preparer:
             self._files.remove_others(self._ledger.claims.keys())
         self.show()
 
-    async def _is_allocated(self, entry: Entry) -> bool:
+    async def _is_allocated(self, entry: PreparedClaim) -> bool:
         """Tell whether the claim is allocated as it was prepared, and has somebody who uses it."""
         try:
             claim = await self._client.get(_CLAIMS, entry.name, namespace=entry.namespace)
@@ -347,7 +347,7 @@ class Preparer:
         self._metrics.show(offer.groups.values(), held, len(self._ledger.claims))
 
 
-def _answer(entry: Entry) -> Prepared:
+def _answer(entry: PreparedClaim) -> Prepared:
     return Prepared(
         devices=tuple(
             PreparedDevice(

@@ -31,7 +31,7 @@ from numakube.node.dra_plugin import LONGEST_PATH, DraPluginServer
 from numakube.node.podresources_client import PodResourcesClient
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.cdi import CdiFiles
-from numakube_dra_driver.confinement import COMPONENT, Confinement
+from numakube_dra_driver.confinement import COMPONENT, ClaimConfinement
 from numakube_dra_driver.devices import DRIVER, Grouping
 from numakube_dra_driver.dry_run import printed
 from numakube_dra_driver.ledger import Disk, Ledger
@@ -119,7 +119,7 @@ class DraProcess:
         self._registry = new_registry("dra-driver")
         metrics = DraMetrics(self._registry)
         self._ledger = Ledger(locate(settings.state_dir), around.clock)
-        self._confinement = Confinement(
+        self._confinement = ClaimConfinement(
             client, self._ledger, settings, around, node=self._node, registry=self._registry
         )
         pool = f"{self._node}/compute"

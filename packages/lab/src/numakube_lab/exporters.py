@@ -29,8 +29,8 @@ from numakube.apps.exporter import (
     Exporter,
     ExporterMetrics,
     KnownConfig,
-    KnownPods,
     NodeObject,
+    NodePods,
     NodeReader,
     ObjectPublisher,
     ReportOptions,
@@ -62,18 +62,18 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone, ZoneResource
     from numakube.api.pod import Pod
     from numakube.apps.exporter import (
-        Cause,
         Hardware,
         NodeInputs,
         PodName,
         Publisher,
         Report,
+        ScanCause,
         Written,
     )
     from numakube.kube import Change, Client, Clock, Store
     from numakube.kubelet import Machine
     from numakube.node import AllocatableResources, PodResources
-    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.kubelet_admission import KubeletAdmission
     from numakube_lab.nodes.lab_kubelet import LabKubelet
     from numakube_lab.nodes.node_pool import NodePool
 
@@ -176,7 +176,7 @@ class SkewedPublisher:
         self._clock = clock
         self.skew = Skew()
 
-    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: ScanCause, slept: float | None) -> Written:
         """Publish a report as it is skewed now."""
         skew = self.skew
         if skew.delay:
@@ -213,7 +213,7 @@ class LabSource:
         self._freezer = freezer
         self._reader = NodeReader(
             hardware=known_hardware,
-            kubelet=_Answers(kubelet),
+            kubelet=_PodResourcesAnswers(kubelet),
             config=KnownConfig(with_defaults(kubelet.plan.config)),
             checkpoints=_States(kubelet),
             pods=_NodePods(kubelet, pods),
@@ -231,7 +231,7 @@ class LabSource:
         return await self._reader.read()
 
 
-class _Answers:
+class _PodResourcesAnswers:
     """A kubelet's PodResources."""
 
     def __init__(self, kubelet: LabKubelet) -> None:
@@ -261,7 +261,7 @@ class _States:
 
     def __init__(self, kubelet: LabKubelet) -> None:
         self._kubelet = kubelet
-        self._seen: tuple[Admission, int] | None = None
+        self._seen: tuple[KubeletAdmission, int] | None = None
         self._known = Checkpoints()
 
     def read(self) -> Checkpoints:
@@ -278,7 +278,7 @@ class _States:
         return self._known
 
 
-class _NodePods(KnownPods):
+class _NodePods(NodePods):
     """The pods of a node as the lab's kubelets know them."""
 
     def __init__(self, kubelet: LabKubelet, pods: Store[Pod]) -> None:
@@ -297,7 +297,7 @@ class _NodePods(KnownPods):
         return uids_of(_running(self._kubelet).listed)
 
 
-def _running(kubelet: LabKubelet) -> Admission:
+def _running(kubelet: LabKubelet) -> KubeletAdmission:
     if kubelet.admission is None:
         raise KubeletUnavailable(f"the kubelet of {kubelet.name} is not running")
     return kubelet.admission

@@ -30,7 +30,7 @@ from kube_lab_server import (
 )
 from numakube.api.codec import convert
 from numakube.api.yaml_text import dump_yaml
-from numakube.apps.deployer import Engine
+from numakube.apps.deployer import DeployEngine
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube import Client
 from numakube.kubelet import from_cadvisor, lab_configuration, parse_kubelet_options, read_devices
@@ -190,7 +190,7 @@ PATIENCE_SECONDS: Final = 60.0
 async def deploy_enforcers(client: Client) -> None:
     """Deploy enforcers; returns when those of all nodes work, or after a while."""
     documents = objects_of(("enforcer",), Choices())
-    engine = Engine(client=client, tell=lambda _: None, adopt=True)
+    engine = DeployEngine(client=client, tell=lambda _: None, adopt=True)
     await engine.deploy(documents)
     await engine.wait_ready(documents, PATIENCE_SECONDS, lambda _: None)
 

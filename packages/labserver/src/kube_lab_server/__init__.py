@@ -32,7 +32,7 @@ from kube_lab_server.kind_names import GVK, Json, JsonValue
 from kube_lab_server.server.api_server import ApiServer
 from kube_lab_server.server.http_front import COMPACT_PATH
 from kube_lab_server.server.inside_calls import InsideAnswer, InsideRequest
-from kube_lab_server.wire.refusals import Refusal, bad_request
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request
 
 __all__ = [
     "AUTHENTICATED",
@@ -51,7 +51,7 @@ __all__ = [
     "JsonValue",
     "LogOptions",
     "LogSource",
-    "Refusal",
+    "RequestRefusal",
     "User",
     "bad_request",
     "server_context",

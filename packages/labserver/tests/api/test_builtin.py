@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kube_lab_server.catalogue.resources import GROUPS, RESOURCES, Resource
+from kube_lab_server.catalogue.resources import GROUPS, RESOURCES, VersionedResource
 from kube_lab_server.schema.builtin_types import BUILTIN
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda r: f"{r.plural}.{r.group}")
-def test_every_resource_has_a_described_kind(resource: Resource) -> None:
+def test_every_resource_has_a_described_kind(resource: VersionedResource) -> None:
     """So have the kinds that its parts read and write, unless they are mere options."""
     assert resource.kind in BUILTIN
     for part in resource.subresources:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kube_lab_server.store.journal import Journal, NotKept
-from kube_lab_server.store.store import Key, Store
+from kube_lab_server.store.store import Key, VersionedStore
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def stored_names(path: Path) -> set[str]:
 async def test_a_change_that_cannot_be_written_is_tried_again(tmp_path: Path) -> None:
     """A waiter gets the error; it is not forgotten."""
     path = tmp_path / "lab.db"
-    journal, store = Journal(path), Store()
+    journal, store = Journal(path), VersionedStore()
     journal.attach(store)
     journal._database.execute(
         "create trigger full before insert on object begin select raise(fail, 'disk full'); end"
@@ -47,14 +47,14 @@ async def test_a_change_that_cannot_be_written_is_tried_again(tmp_path: Path) ->
 async def test_changes_are_written_in_order(tmp_path: Path) -> None:
     """The last state of an object wins."""
     path = tmp_path / "lab.db"
-    journal, store = Journal(path), Store()
+    journal, store = Journal(path), VersionedStore()
     journal.attach(store)
     for value in "xyz":
         store.put(KEY, {"metadata": {}, "data": value})
     store.put(KEY._replace(name="b"), {"metadata": {}})
     store.remove(KEY._replace(name="b"))
     await journal.aclose()
-    again, restored = Journal(path), Store()
+    again, restored = Journal(path), VersionedStore()
     again.attach(restored)
     await again.aclose()
 

@@ -13,7 +13,7 @@ from multidict import MultiDict
 from packages.labserver.tests.client import Client
 
 from kube_lab_server import ApiServer, User
-from kube_lab_server.handling.call import Call, Stream
+from kube_lab_server.handling.call import Call, StreamedAnswer
 from kube_lab_server.server import router
 from kube_lab_server.store.store import Key
 from kube_lab_server.wire.request_options import parse_request
@@ -294,13 +294,13 @@ async def test_a_watch_misses_nothing_between_its_answer_and_its_first_reader(
     info = parse_request("GET", CONFIG_MAPS, query)
     call = Call("GET", info, query, {}, b"", User("a", "", ("system:masters",)))
     stream = router.answer(server.state, call)
-    assert isinstance(stream, Stream)
+    assert isinstance(stream, StreamedAnswer)
     server.state.store.put(Key("configmaps", "default", "a"), config_map("a"))
     first = json.loads(await anext(stream.chunks))
     await stream.chunks.aclose()
 
     assert (first["type"], first["object"]["metadata"]["name"]) == ("ADDED", "a")
     unread = router.answer(server.state, call)
-    assert isinstance(unread, Stream)
+    assert isinstance(unread, StreamedAnswer)
     await unread.chunks.aclose()
     assert server.state.feeds.count == 0

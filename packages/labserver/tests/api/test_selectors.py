@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kube_lab_server import Refusal
+from kube_lab_server import RequestRefusal
 from kube_lab_server.catalogue.field_selectors import matches_fields, parse_field_selector
 from kube_lab_server.catalogue.resources import RESOURCES
 from kube_lab_server.kinds.value_checks import matches
@@ -39,7 +39,7 @@ def test_pods_are_selected_by_their_fields(text: str, selected: bool) -> None:
 @pytest.mark.parametrize("text", ["spec.image=x", "metadata.name", r"metadata.name=\x", "a=b=c"])
 def test_a_field_that_cannot_be_selected_by_is_refused(text: str) -> None:
     """With a 400."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(RequestRefusal) as refused:
         parse_field_selector(text, PODS)
     assert refused.value.code == 400
 

@@ -8,7 +8,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube_lab_server.store.store import HISTORY_BYTES, Change, Expired, Key, Store
+from kube_lab_server.store.store import (
+    HISTORY_BYTES,
+    Key,
+    StoreChange,
+    VersionCompacted,
+    VersionedStore,
+)
 
 SHELF = "configmaps"
 NAMES = st.sampled_from("abc")
@@ -24,7 +30,7 @@ def obj(data: str) -> dict[str, Any]:
 class Model:
     """Every state that a store went through."""
 
-    store: Store = field(default_factory=Store)
+    store: VersionedStore = field(default_factory=VersionedStore)
     states: dict[int, dict[str, str]] = field(default_factory=dict)
     now: dict[str, str] = field(default_factory=dict)
 
@@ -87,7 +93,7 @@ def test_every_version_that_was_not_compacted_can_be_listed(
     for version, state in model.states.items():
         found = model.store.list_at(SHELF, "", version)
 
-        assert not isinstance(found, Expired)
+        assert not isinstance(found, VersionCompacted)
         assert {stored.key.path: stored.obj["data"] for stored in found} == state
 
 
@@ -101,7 +107,7 @@ def test_changes_since_a_version_lead_from_its_state_to_the_present(
     for action in after:
         model.act(action)
     changes = model.store.changes_since(SHELF, version)
-    if isinstance(changes, Expired):
+    if isinstance(changes, VersionCompacted):
         assert any(action[0] == "compact" for action in after)
         return
     for change in changes:
@@ -117,7 +123,7 @@ def test_changes_since_a_version_lead_from_its_state_to_the_present(
 
 def test_a_listener_hears_of_changes_of_its_resource_until_it_stops() -> None:
     """Subscriptions are by resource."""
-    store, heard = Store(), list[Change]()
+    store, heard = VersionedStore(), list[StoreChange]()
     stop = store.subscribe(SHELF, heard.append)
     store.put(Key(SHELF, "n", "a"), obj("x"))
     store.put(Key("pods", "n", "a"), obj("x"))
@@ -129,29 +135,29 @@ def test_a_listener_hears_of_changes_of_its_resource_until_it_stops() -> None:
 
 def test_a_full_history_forgets_the_oldest_changes() -> None:
     """A version before the oldest known change is expired."""
-    store = Store(history=3)
+    store = VersionedStore(history=3)
     versions = [store.put(Key(SHELF, "n", "a"), obj(str(n))).version for n in range(5)]
 
-    assert isinstance(store.changes_since(SHELF, versions[0]), Expired)
+    assert isinstance(store.changes_since(SHELF, versions[0]), VersionCompacted)
     recent = store.changes_since(SHELF, versions[1])
-    assert not isinstance(recent, Expired)
+    assert not isinstance(recent, VersionCompacted)
     assert [change.version for change in recent] == versions[2:]
 
 
 def test_a_history_of_large_objects_is_shorter() -> None:
     """What it takes is bounded, however large the objects are."""
-    store, large = Store(), "x" * (HISTORY_BYTES // 4)
+    store, large = VersionedStore(), "x" * (HISTORY_BYTES // 4)
     versions = [store.put(Key(SHELF, "n", "a"), obj(f"{large}{n}")).version for n in range(8)]
 
-    assert isinstance(store.changes_since(SHELF, versions[1]), Expired)
+    assert isinstance(store.changes_since(SHELF, versions[1]), VersionCompacted)
     recent = store.changes_since(SHELF, versions[6])
-    assert not isinstance(recent, Expired)
+    assert not isinstance(recent, VersionCompacted)
     assert [change.before.obj["data"][-1] for change in recent if change.before] == ["6"]
 
 
 def test_the_text_of_a_version_is_made_once_for_each_form() -> None:
     """Watchers share the bytes."""
-    stored, calls = Store().put(Key(SHELF, "n", "a"), obj("x")), list[int]()
+    stored, calls = VersionedStore().put(Key(SHELF, "n", "a"), obj("x")), list[int]()
 
     def read() -> dict[str, Any]:
         calls.append(1)

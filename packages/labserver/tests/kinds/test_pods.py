@@ -8,7 +8,7 @@ import pytest
 from packages.labserver.tests.kinds.kind_rules import rules
 
 from kube_lab_server import GVK
-from kube_lab_server.kinds.kind_rules import Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -214,7 +214,7 @@ def test_priority_comes_from_the_class_and_nowhere_else() -> None:
     assert pod["spec"]["preemptionPolicy"] == "Never"
     asked = rules(POD).default(_pod(priority=8, priorityClassName="high"))
     refused = rules(POD).admit_create(asked, FakeCluster(found))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, AdmissionRefused)
     assert refused.reason.startswith("the integer value of priority (8) must not be provided")
 
 
@@ -235,7 +235,7 @@ def test_limit_ranges_complete_and_bound_containers() -> None:
     assert rules(POD).check_create(pod, FakeCluster(limits)) is None
     pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "3"}
     refused = rules(POD).check_create(pod, FakeCluster(limits))
-    assert refused == Refused("maximum cpu usage per Container is 2, but limit is 3")
+    assert refused == AdmissionRefused("maximum cpu usage per Container is 2, but limit is 3")
 
 
 def test_a_pod_on_a_node_takes_over_its_zone() -> None:

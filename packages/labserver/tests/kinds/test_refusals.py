@@ -11,7 +11,7 @@ from packages.labserver.tests.kinds.kind_rules import rules
 
 from kube_lab_server import GVK, Json
 from kube_lab_server.kinds.all_kinds import rules_of
-from kube_lab_server.kinds.kind_rules import Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused
 from kube_lab_server.schema.builtin_types import BUILTIN
 
 CASES = yaml.safe_load(Path(__file__).with_name("refused.yaml").read_text(encoding="utf-8"))
@@ -36,6 +36,6 @@ def test_an_object_is_refused_for_every_field_that_is_wrong(case: Json) -> None:
     if rules_of(kind).namespaced:
         obj["metadata"]["namespace"] = "n"
     admitted = rules(kind).admit_create(rules(kind).default(obj), EmptyCluster())
-    assert not isinstance(admitted, Refused)
+    assert not isinstance(admitted, AdmissionRefused)
     errors = rules(kind).validate_create(rules(kind).prepare_create(admitted))
     assert [f"{error.type.name.lower()} {error.field}" for error in errors] == case["wrong"]

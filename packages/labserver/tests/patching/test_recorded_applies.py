@@ -17,7 +17,7 @@ from kube_lab_server.patching import merge_patch
 from kube_lab_server.patching.field_changes import ApplyConflict
 from kube_lab_server.patching.field_sets import reset_fields
 from kube_lab_server.patching.json_patch import PatchFailure
-from kube_lab_server.patching.server_side_apply import Endpoint, apply, track_update
+from kube_lab_server.patching.server_side_apply import WriteEndpoint, apply, track_update
 from kube_lab_server.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
@@ -66,11 +66,11 @@ def _timed(value: Any) -> Any:
     return _NOW if value == "<time>" else value
 
 
-def _endpoint(gvk: GVK, path: str) -> Endpoint:
+def _endpoint(gvk: GVK, path: str) -> WriteEndpoint:
     info = BUILTIN[gvk]
     subresource = "status" if path.endswith("/status") else ""
     empty = info.canonical({"apiVersion": gvk.api_version, "kind": gvk.kind})
-    return Endpoint(
+    return WriteEndpoint(
         gvk=gvk,
         root=info.root,
         empty=empty,

@@ -16,7 +16,7 @@ from kube_lab_server.patching.json_patch import MalformedPatch, PatchFailure
 from kube_lab_server.patching.managed_fields import to_parent, to_scale
 from kube_lab_server.patching.server_side_apply import (
     Applied,
-    Endpoint,
+    WriteEndpoint,
     apply,
     keep_times,
     track_update,
@@ -27,7 +27,7 @@ _NOW = "2025-01-01T00:00:00Z"
 _LATER = "2025-01-01T00:00:01Z"
 
 
-def _endpoint(gvk: GVK, subresource: str = "", **changes: Any) -> Endpoint:
+def _endpoint(gvk: GVK, subresource: str = "", **changes: Any) -> WriteEndpoint:
     info = BUILTIN[gvk]
     empty = info.canonical({"apiVersion": gvk.api_version, "kind": gvk.kind})
     values: dict[str, Any] = {
@@ -37,7 +37,7 @@ def _endpoint(gvk: GVK, subresource: str = "", **changes: Any) -> Endpoint:
         "subresource": subresource,
         "ignored": reset_fields(gvk, subresource),
     }
-    return Endpoint(**(values | changes))
+    return WriteEndpoint(**(values | changes))
 
 
 _CONFIG_MAP = GVK("", "v1", "ConfigMap")

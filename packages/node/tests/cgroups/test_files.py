@@ -23,7 +23,7 @@ from numakube.node.cgroups.group_files import (
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.cgroups.group_scan import find_parent, folders, scan
 from numakube.node.cgroups.strict_fake_groups import StrictGroups
-from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
+from numakube.node.cgroups.write_order import GroupSetting, read_setting, writes_for
 
 UID = "1c6a1d3b-6a4f-4c0e-9f43-0a8e1c6a1d3b"
 ID = "5f" * 32
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_again(tmp_path: Path, version: Version) -> None
     assert files.write("kubepods/pod1", MEMS, "1") == ""
     assert files.write("kubepods/pod1", version.quota, version.unlimited) == ""
     setting = read_setting(files, "kubepods/pod1")
-    assert setting == Setting(cpus=0b1111, mems=0b10, quota=version.unlimited)
+    assert setting == GroupSetting(cpus=0b1111, mems=0b10, quota=version.unlimited)
     assert files.write("kubepods/pod1", CPUS, "") == ""
     assert files.read("kubepods/pod1", CPUS) == ""
 
@@ -187,7 +187,7 @@ def test_a_real_kernel_accepts_the_order_of_writes(kernel_groups: tuple[CgroupFi
         assert files.write(group, CPUS, files.read("", CPUS) or "") == ""
     lowest = everything.cpus & -everything.cpus
     for cpus in (lowest, everything.cpus, everything.cpus & ~lowest or lowest):
-        wanted = {group: Setting(cpus=cpus) for group in groups[1:]}
+        wanted = {group: GroupSetting(cpus=cpus) for group in groups[1:]}
         now = {group: read_setting(files, group) for group in wanted}
         for write in writes_for(now, wanted, Version.V1):
             assert files.write(write.group, write.file, write.text) == ""

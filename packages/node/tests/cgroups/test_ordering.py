@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from numakube.node.cgroups.group_files import CPUS, MEMS, Groups, Version
 from numakube.node.cgroups.strict_fake_groups import StrictGroups
-from numakube.node.cgroups.write_order import Setting, Write, read_setting, writes_for
+from numakube.node.cgroups.write_order import GroupSetting, Write, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
 
 ALL_CPUS, ALL_MEMS = 0xFF, 0b11
@@ -20,18 +20,20 @@ QUOTAS = {Version.V1: ("-1", "20000"), Version.V2: ("max", "20000 100000")}
 
 
 @st.composite
-def targets(draw: st.DrawFn, version: Version) -> dict[str, Setting]:
+def targets(draw: st.DrawFn, version: Version) -> dict[str, GroupSetting]:
     """Groups in which nobody wants more than the group above; nested ones may want less."""
     quota = draw(st.sampled_from(QUOTAS[version]))
-    leaves = [Setting(cpus=draw(SOME_CPUS), mems=draw(SOME_MEMS), quota=quota) for _ in CONTAINERS]
-    above = Setting(
+    leaves = [
+        GroupSetting(cpus=draw(SOME_CPUS), mems=draw(SOME_MEMS), quota=quota) for _ in CONTAINERS
+    ]
+    above = GroupSetting(
         cpus=(leaves[0].cpus or 0) | (leaves[1].cpus or 0),
         mems=(leaves[0].mems or 0) | (leaves[1].mems or 0),
         quota=quota,
     )
     wanted = dict(zip(CONTAINERS, leaves, strict=True)) | {POD: above}
     inner = draw(SOME_CPUS) & (leaves[0].cpus or 0) or leaves[0].cpus
-    return wanted | {NESTED: Setting(cpus=inner, mems=leaves[0].mems)}
+    return wanted | {NESTED: GroupSetting(cpus=inner, mems=leaves[0].mems)}
 
 
 def machine(version: Version) -> StrictGroups:
@@ -42,7 +44,7 @@ def machine(version: Version) -> StrictGroups:
     return groups
 
 
-def settle(groups: Groups, wanted: dict[str, Setting]) -> None:
+def settle(groups: Groups, wanted: dict[str, GroupSetting]) -> None:
     """Write what is wanted; nothing may be refused."""
     now = {group: read_setting(groups, group) for group in wanted}
     for write in writes_for(now, wanted, groups.version):
@@ -73,8 +75,8 @@ def test_nothing_is_written_twice(data: st.DataObject, version: Version) -> None
 
 def test_a_group_gains_from_the_top_and_loses_from_the_bottom() -> None:
     """In between a group has both."""
-    now = {POD: Setting(cpus=0b0011), CONTAINERS[0]: Setting(cpus=0b0011)}
-    wanted = {POD: Setting(cpus=0b0110), CONTAINERS[0]: Setting(cpus=0b0110)}
+    now = {POD: GroupSetting(cpus=0b0011), CONTAINERS[0]: GroupSetting(cpus=0b0011)}
+    wanted = {POD: GroupSetting(cpus=0b0110), CONTAINERS[0]: GroupSetting(cpus=0b0110)}
     assert writes_for(now, wanted, Version.V1) == [
         Write(POD, CPUS, "0-2"),
         Write(CONTAINERS[0], CPUS, "0-2"),
@@ -85,8 +87,8 @@ def test_a_group_gains_from_the_top_and_loses_from_the_bottom() -> None:
 
 def test_a_group_that_inherits_is_written_once() -> None:
     """There is nothing to widen."""
-    now = {POD: Setting(cpus=0), CONTAINERS[0]: Setting(cpus=0)}
-    wanted = {POD: Setting(cpus=0b11), CONTAINERS[0]: Setting(cpus=0b01)}
+    now = {POD: GroupSetting(cpus=0), CONTAINERS[0]: GroupSetting(cpus=0)}
+    wanted = {POD: GroupSetting(cpus=0b11), CONTAINERS[0]: GroupSetting(cpus=0b01)}
     assert writes_for(now, wanted, Version.V2) == [
         Write(CONTAINERS[0], CPUS, "0"),
         Write(POD, CPUS, "0-1"),
@@ -95,16 +97,19 @@ def test_a_group_that_inherits_is_written_once() -> None:
 
 def test_inheriting_again_is_an_empty_text() -> None:
     """So a group is given back to version 2."""
-    writes = writes_for({POD: Setting(cpus=1)}, {POD: Setting(cpus=0)}, Version.V2)
+    writes = writes_for({POD: GroupSetting(cpus=1)}, {POD: GroupSetting(cpus=0)}, Version.V2)
     assert writes == [Write(POD, CPUS, "")]
 
 
 def test_files_that_are_not_there_are_not_written() -> None:
     """Not every controller is enabled everywhere."""
-    assert writes_for({POD: Setting()}, {POD: Setting(cpus=1, quota="max")}, Version.V2) == []
+    assert (
+        writes_for({POD: GroupSetting()}, {POD: GroupSetting(cpus=1, quota="max")}, Version.V2)
+        == []
+    )
 
 
 def test_an_unlimited_quota_is_recognised_with_its_period() -> None:
     """Version 2 prints both."""
-    now, wanted = {POD: Setting(quota="max 100000")}, {POD: Setting(quota="max")}
+    now, wanted = {POD: GroupSetting(quota="max 100000")}, {POD: GroupSetting(quota="max")}
     assert writes_for(now, wanted, Version.V2) == []

@@ -13,8 +13,8 @@ from packages.node.tests.nri.handling import APP, POD, Noting, connect
 
 from numakube.errors import RuntimeUnavailable
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.nri_objects import Cpu, Update
-from numakube.node.nri.nri_plugin import Event, Session
+from numakube.node.nri.nri_objects import CpuLimits, Update
+from numakube.node.nri.nri_plugin import NriEvent, Session
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -44,7 +44,7 @@ async def joined(
 
 async def test_a_plugin_is_told_who_asks_and_what_runs(tmp_path: Path) -> None:
     """And may change what runs at once."""
-    update = Update(container_id="c1", cpu=Cpu(cpus="2-3", mems="1", quota=-1))
+    update = Update(container_id="c1", cpu=CpuLimits(cpus="2-3", mems="1", quota=-1))
     handler = Noting(updates=[update])
     async with FakeRuntime(tmp_path / "s", version="1.7.24", request_seconds=3.0) as runtime:
         runtime.pods["5a"], runtime.containers["c1"] = POD, APP
@@ -58,10 +58,10 @@ async def test_a_plugin_is_told_who_asks_and_what_runs(tmp_path: Path) -> None:
 
 async def test_a_container_is_made_with_what_the_plugin_says(tmp_path: Path) -> None:
     """What it does not say stays as the kubelet wants it."""
-    handler = Noting(says=Cpu(cpus="0-1", quota=-1))
+    handler = Noting(says=CpuLimits(cpus="0-1", quota=-1))
     async with joined(tmp_path, handler) as (runtime, _):
-        assert await runtime.create(POD, APP) == Cpu(cpus="0-1", quota=-1, period=100000)
-        wanted = Cpu(quota=70000, period=100000)
+        assert await runtime.create(POD, APP) == CpuLimits(cpus="0-1", quota=-1, period=100000)
+        wanted = CpuLimits(quota=70000, period=100000)
         assert (await runtime.update(POD, APP, wanted)).quota == -1
         assert handler.heard[1:] == [("creating", POD, APP), ("updating", POD, APP, wanted)]
         handler.says = None
@@ -74,23 +74,23 @@ async def test_events_are_heard_in_both_ways(dedicated: bool, tmp_path: Path) ->
     """Runtimes with older NRI have one method for all of them."""
     handler = Noting()
     async with joined(tmp_path, handler, dedicated=dedicated) as (runtime, _):
-        await runtime.tell(Event.RUN_POD_SANDBOX, POD)
-        await runtime.tell(Event.REMOVE_CONTAINER, POD, APP)
-        await runtime.tell(Event.REMOVE_POD_SANDBOX, POD)
+        await runtime.tell(NriEvent.RUN_POD_SANDBOX, POD)
+        await runtime.tell(NriEvent.REMOVE_CONTAINER, POD, APP)
+        await runtime.tell(NriEvent.REMOVE_POD_SANDBOX, POD)
     assert handler.heard[1:] == [
-        (Event.RUN_POD_SANDBOX, POD, None),
-        (Event.REMOVE_CONTAINER, POD, APP),
-        (Event.REMOVE_POD_SANDBOX, POD, None),
+        (NriEvent.RUN_POD_SANDBOX, POD, None),
+        (NriEvent.REMOVE_CONTAINER, POD, APP),
+        (NriEvent.REMOVE_POD_SANDBOX, POD, None),
     ]
 
 
 async def test_updates_of_other_containers_ride_on_every_answer(tmp_path: Path) -> None:
     """They are no part of what the container in question gets."""
-    update = Update(container_id="c2", cpu=Cpu(cpus="4"))
-    async with joined(tmp_path, Noting(says=Cpu(cpus="1"), others=[update])) as (runtime, _):
+    update = Update(container_id="c2", cpu=CpuLimits(cpus="4"))
+    async with joined(tmp_path, Noting(says=CpuLimits(cpus="1"), others=[update])) as (runtime, _):
         assert (await runtime.create(POD, APP)).cpus == "1"
         assert runtime.updates == [update]
-        assert (await runtime.update(POD, APP, Cpu())).cpus == "1"
+        assert (await runtime.update(POD, APP, CpuLimits())).cpus == "1"
         assert runtime.updates == [update] * 2
         await runtime.stop(POD, APP)
         assert runtime.updates == [update] * 3
@@ -99,7 +99,7 @@ async def test_updates_of_other_containers_ride_on_every_answer(tmp_path: Path) 
 async def test_a_long_list_of_updates_fits_into_pieces(tmp_path: Path) -> None:
     """Go's end reads no more than 4 KiB at once."""
     updates = [
-        Update(container_id=f"{number:064x}", cpu=Cpu(cpus="0-127", mems="0-7"))
+        Update(container_id=f"{number:064x}", cpu=CpuLimits(cpus="0-127", mems="0-7"))
         for number in range(1000)
     ]
     async with joined(tmp_path, Noting(others=updates)) as (runtime, _):
@@ -109,10 +109,10 @@ async def test_a_long_list_of_updates_fits_into_pieces(tmp_path: Path) -> None:
 
 async def test_one_slow_answer_keeps_no_other_waiting(tmp_path: Path) -> None:
     """And a runtime that has waited long enough goes on without it."""
-    handler = Noting(hold=asyncio.Event(), says=Cpu(cpus="1"))
+    handler = Noting(hold=asyncio.Event(), says=CpuLimits(cpus="1"))
     async with joined(tmp_path, handler, seconds=0.2) as (runtime, _):
         slow = asyncio.ensure_future(runtime.create(POD, APP))
-        await runtime.tell(Event.RUN_POD_SANDBOX, POD)
+        await runtime.tell(NriEvent.RUN_POD_SANDBOX, POD)
         assert await slow == APP.cpu
         assert not runtime.connected.is_set()
 
@@ -177,7 +177,7 @@ async def test_junk_ends_a_session_with_a_reason(junk: bytes, tmp_path: Path) ->
 
 async def test_junk_in_a_question_is_refused_and_nothing_else(tmp_path: Path) -> None:
     """The next question is answered."""
-    handler = Noting(says=Cpu(cpus="1"))
+    handler = Noting(says=CpuLimits(cpus="1"))
     async with joined(tmp_path, handler) as (runtime, _):
         assert runtime.peer is not None
         with pytest.raises(RuntimeUnavailable):

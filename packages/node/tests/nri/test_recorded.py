@@ -16,8 +16,14 @@ from pathlib import Path
 import pytest
 from packages.node.tests.nri.handling import Noting, connect
 
-from numakube.node.nri.nri_objects import Answer, Container, Cpu, Sandbox, Update
-from numakube.node.nri.nri_plugin import Event
+from numakube.node.nri.nri_objects import (
+    ContainerAdjustment,
+    CpuLimits,
+    NriContainer,
+    Sandbox,
+    Update,
+)
+from numakube.node.nri.nri_plugin import NriEvent
 from numakube.node.nri.ttrpc_frames import Outer
 
 pytestmark = pytest.mark.timeout(60)
@@ -61,19 +67,19 @@ class Replaying:
 class Then(Noting):
     """The plugin of the recording: it moves the older container with each of its answers."""
 
-    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+    async def creating(self, pod: Sandbox, container: NriContainer) -> ContainerAdjustment:
         """Move it to one CPU, now and with the next answer."""
         self._move("0")
         return await super().creating(pod, container)
 
-    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+    async def stopping(self, pod: Sandbox, container: NriContainer) -> Sequence[Update]:
         """Let it have both."""
         self._move("0-1")
         return await super().stopping(pod, container)
 
     def _move(self, cpus: str) -> None:
         (_, _, (older,)) = self.heard[0]
-        self.others = [Update(container_id=older.id, cpu=Cpu(cpus=cpus))]
+        self.others = [Update(container_id=older.id, cpu=CpuLimits(cpus=cpus))]
 
 
 @pytest.mark.parametrize("version", ["1.7.24", "2.1.9"])
@@ -82,7 +88,7 @@ async def test_containerd_hears_from_us_what_it_heard_then(version: str, tmp_pat
     turns = turns_of(version)
     replaying = Replaying(turns)
     server = await asyncio.start_unix_server(replaying.accept, tmp_path / "s")
-    handler = Then(says=Cpu(cpus="1", mems="0", quota=-1))
+    handler = Then(says=CpuLimits(cpus="1", mems="0", quota=-1))
     async with server:
         await (await connect(tmp_path / "s", handler)).run()
     recorded = b"".join(said for who, said in turns if who == "plugin")
@@ -93,8 +99,8 @@ async def test_containerd_hears_from_us_what_it_heard_then(version: str, tmp_pat
     (_, pods, containers), run, creating, updating, stopping, *removed = handler.heard
     assert [pod.name for pod in pods] == ["old"]
     assert [container.name for container in containers] == ["app"]
-    assert (run[0], run[1].name) == (Event.RUN_POD_SANDBOX, "web")
+    assert (run[0], run[1].name) == (NriEvent.RUN_POD_SANDBOX, "web")
     assert creating[1].uid == stopping[1].uid == "00000000-0000-4000-8000-000000000002"
-    assert creating[2].cpu == Cpu(quota=50000, period=100000)
-    assert updating[3] == Cpu(quota=70000, period=100000)
-    assert [one[0] for one in removed] == [Event.REMOVE_CONTAINER, Event.REMOVE_POD_SANDBOX]
+    assert creating[2].cpu == CpuLimits(quota=50000, period=100000)
+    assert updating[3] == CpuLimits(quota=70000, period=100000)
+    assert [one[0] for one in removed] == [NriEvent.REMOVE_CONTAINER, NriEvent.REMOVE_POD_SANDBOX]

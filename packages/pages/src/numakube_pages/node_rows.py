@@ -35,7 +35,7 @@ ORPHANED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TroubleKind:
     """A kind of trouble: the word that it is filtered by, and what is said of nodes in it."""
 
     flag: int
@@ -44,13 +44,13 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind(NOT_READY, "not-ready", "not ready"),
-    Kind(NO_REPORT, "no-report", "without a report"),
-    Kind(UNUSABLE, "unusable", "with a report that cannot be used"),
-    Kind(ORPHANED, "no-exporter", "whose exporter is gone"),
-    Kind(STALE, "stale", "with a stale report"),
-    Kind(ODD, "odd", "with an odd report"),
-    Kind(CORDONED, "cordoned", "cordoned"),
+    TroubleKind(NOT_READY, "not-ready", "not ready"),
+    TroubleKind(NO_REPORT, "no-report", "without a report"),
+    TroubleKind(UNUSABLE, "unusable", "with a report that cannot be used"),
+    TroubleKind(ORPHANED, "no-exporter", "whose exporter is gone"),
+    TroubleKind(STALE, "stale", "with a stale report"),
+    TroubleKind(ODD, "odd", "with an odd report"),
+    TroubleKind(CORDONED, "cordoned", "cordoned"),
 )
 """The worst first."""
 

@@ -84,7 +84,7 @@ def overview_of(source: Source, rows: Sequence[NodeRow]) -> Overview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
+class LabelGroup:
     """Nodes with the same value of a label, added up.
 
     Attributes:
@@ -102,10 +102,10 @@ class NodeGroup:
 
 def groups_of(
     rows: Iterable[NodeRow], label: str, *, pods_on: Callable[[str], int], fits: Mapping[str, int]
-) -> list[NodeGroup]:
+) -> list[LabelGroup]:
     """Return nodes by the value of *label*."""
     return [
-        NodeGroup(
+        LabelGroup(
             value=value,
             nodes=len(members),
             zones=sum(len(row.zones) for row in members),

@@ -128,7 +128,7 @@ class Source:
         self.zone_book = ZoneBook(
             nodes, topologies, read=self._believed, devices=self.device_book.on
         )
-        self.pod_book = PodBook()
+        self.pod_book = SortedPods()
         self._labelled: set[str] = set()
         self._reported_at: dict[str, float] = {}
         self._dates = dates
@@ -480,7 +480,7 @@ def _date(writer: _Writer) -> datetime | None:
 # Pods as pages need them: those of a node, those that wait, those that a kubelet refused.
 
 
-class PodBook:
+class SortedPods:
     """Sorts pods as they come, so that no page has to look at all of them."""
 
     def __init__(self) -> None:

@@ -78,7 +78,7 @@ class Pages:
         """The first page."""
         await self._source.learn_ages()
         rows, inside = await self._source.zone_book.rows(), self._source.inside
-        wish = Wish.of(request.query)
+        wish = TableWish.of(request.query)
         room = await self._room(request, wish.shape)
         return self._page(
             "overview.html",
@@ -93,12 +93,12 @@ class Pages:
 
     async def nodes(self, request: web.Request) -> web.Response:
         """All nodes in a table."""
-        rows, wish = await self._source.zone_book.rows(), Wish.of(request.query)
+        rows, wish = await self._source.zone_book.rows(), TableWish.of(request.query)
         return self._page("nodes.html", topic="", **self._node_values(rows, wish, None))
 
     async def search(self, request: web.Request) -> web.Response:
         """Nodes and pods whose names have something in common."""
-        wish = Wish.of(request.query)
+        wish = TableWish.of(request.query)
         rows = [row for row in await self._source.zone_book.rows() if wish.text in row.name]
         return self._page(
             "search.html",
@@ -129,7 +129,7 @@ class Pages:
 
     async def pods(self, request: web.Request) -> web.Response:
         """All pods in a table."""
-        part = self._pod_part(Wish.of(request.query))
+        part = self._pod_part(TableWish.of(request.query))
         return self._page("pods.html", topic="", part=part, phase_of=phase_of)
 
     async def pod(self, request: web.Request) -> web.Response:
@@ -180,7 +180,7 @@ class Pages:
 
     async def caches(self, request: web.Request) -> web.Response:
         """How fresh the reports are, and whether they are of the pods we know."""
-        wish, source = Wish.of(request.query), self._source
+        wish, source = TableWish.of(request.query), self._source
         await source.learn_ages()
         rows = list(filter(wanted(wish.text), await source.zone_book.rows()))
         part = part_of(
@@ -211,7 +211,7 @@ class Pages:
 
     async def fits(self, request: web.Request) -> web.Response:
         """How many pods of a shape fit on each node, as JSON."""
-        shape = Wish.of(request.query).shape
+        shape = TableWish.of(request.query).shape
         room = await self._explainer.room_for(shape, keep=True)
         if room.problem:
             return _json({"shape": shape, "problem": room.problem}, status=400)
@@ -246,7 +246,7 @@ class Pages:
         return await self._explainer.room_for(shape, keep=REFRESH in request.headers)
 
     def _node_values(
-        self, rows: Sequence[NodeRow], wish: Wish, room: Room | None
+        self, rows: Sequence[NodeRow], wish: TableWish, room: Room | None
     ) -> dict[str, Any]:
         """Return what a table of nodes is made from."""
         book, labels = self._source.pod_book, grouping_labels(rows)
@@ -265,8 +265,8 @@ class Pages:
         }
 
     def _node_part(
-        self, rows: Sequence[NodeRow], wish: Wish, fits: Mapping[str, int]
-    ) -> Part[NodeRow]:
+        self, rows: Sequence[NodeRow], wish: TableWish, fits: Mapping[str, int]
+    ) -> TablePage[NodeRow]:
         book = self._source.pod_book
         return part_of(
             rows,
@@ -282,7 +282,7 @@ class Pages:
             },
         )
 
-    def _pod_part(self, wish: Wish) -> Part[Pod]:
+    def _pod_part(self, wish: TableWish) -> TablePage[Pod]:
         book = self._source.pod_book
         pods = [*book.waiting.values(), *book.placed()]
         return part_of(
@@ -348,7 +348,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class TableWish:
     """What a reader wants to see of a table: ``?q=gpu&sort=-pods&page=2``.
 
     Attributes:
@@ -363,7 +363,7 @@ class Wish:
     shape: str = ""
 
     @classmethod
-    def of(cls, query: Mapping[str, str]) -> Wish:
+    def of(cls, query: Mapping[str, str]) -> TableWish:
         """Return what the query of an address asks for; nonsense asks for nothing."""
         page = query.get("page", "")
         sensible = page.isascii() and page.isdecimal() and len(page) < len("1000000")
@@ -395,7 +395,7 @@ class Wish:
 
     def named(self) -> str:
         """Return the address for the same text in another table."""
-        return Wish(text=self.text).address
+        return TableWish(text=self.text).address
 
     def turned(self, page: int) -> str:
         """Return the address of another page."""
@@ -414,14 +414,14 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Part(Generic[T]):
+class TablePage(Generic[T]):
     """One page of a table."""
 
     rows: Sequence[T]
     total: int
     page: int
     pages: int
-    wish: Wish
+    wish: TableWish
 
     @property
     def first(self) -> int:
@@ -436,12 +436,12 @@ class Part(Generic[T]):
 
 def part_of(
     rows: Sequence[T],
-    wish: Wish,
+    wish: TableWish,
     *,
     orders: Mapping[str, Callable[[T], object]],
     default: str = "",
     rows_a_page: int = ROWS,
-) -> Part[T]:
+) -> TablePage[T]:
     """Return the page of *rows* that is wished for, in the wished order.
 
     Args:
@@ -459,7 +459,7 @@ def part_of(
     page = min(wish.page, pages)
     start = (page - 1) * rows_a_page
     shown = rows[start : start + rows_a_page]
-    return Part(shown, len(rows), page, pages, replace(wish, page=page, sort=sort))
+    return TablePage(shown, len(rows), page, pages, replace(wish, page=page, sort=sort))
 
 
 # The files that pages are made from: templates, style sheets and scripts.

@@ -16,7 +16,7 @@ from numakube.topology import NodeTopology
 from numakube.values.display import quantity_text, zones_text
 from numakube_pages.node_view import placed_pod
 from numakube_pages.page_source import condition_of
-from numakube_pages.scheduler_view import Moment, moment_of
+from numakube_pages.scheduler_view import TimelineMoment, moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,8 +66,8 @@ class PodView:
     zones: tuple[int, ...]
     containers: Sequence[ContainerLine]
     verdict: str
-    refusals: Sequence[Refusal]
-    moments: Sequence[Moment]
+    refusals: Sequence[RefusalCount]
+    moments: Sequence[TimelineMoment]
     recorded: bool
     claims: Sequence[ClaimLine] = ()
     gang: str = ""
@@ -147,13 +147,13 @@ def _texts(quantities: Mapping[str, object]) -> dict[str, str]:
     return {name: quantity_text(name, quantity) for name, quantity in quantities.items()}
 
 
-def _observed(pod: Pod, *, recorded: bool) -> list[Moment]:
+def _observed(pod: Pod, *, recorded: bool) -> list[TimelineMoment]:
     """Return what the pod itself tells of its way, and not what a recorder tells better."""
     moments = []
     if pod.metadata.creation_timestamp:
-        moments.append(Moment(at=pod.metadata.creation_timestamp, what="created"))
+        moments.append(TimelineMoment(at=pod.metadata.creation_timestamp, what="created"))
     moments.extend(
-        Moment(
+        TimelineMoment(
             at=condition.last_transition_time,
             what=f"{condition.type} is {condition.status}",
             detail=": ".join(filter(None, (condition.reason, condition.message))),
@@ -173,14 +173,16 @@ def _observed(pod: Pod, *, recorded: bool) -> list[Moment]:
         )
         moments.append(moment_of(step))
     if pod.metadata.deletion_timestamp:
-        moments.append(Moment(at=pod.metadata.deletion_timestamp, what="is to be gone", good=False))
+        moments.append(
+            TimelineMoment(at=pod.metadata.deletion_timestamp, what="is to be gone", good=False)
+        )
     return moments
 
 
-def _in_order(moments: list[Moment]) -> list[Moment]:
+def _in_order(moments: list[TimelineMoment]) -> list[TimelineMoment]:
     """Sort by time; what is known to the second, but creation, comes at the end of its second."""
 
-    def time_of(moment: Moment) -> str:
+    def time_of(moment: TimelineMoment) -> str:
         seconds, dot, part = moment.at.rstrip("Z").partition(".")
         return f"{seconds}.{part if dot else '0' if moment.what == 'created' else '999999'}"
 
@@ -208,7 +210,7 @@ _NUMBER: Final = re.compile(r"\d[\d.]*(?:[KMGTPE]i?|m)?\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusalCount:
     """How many nodes refused a pod with the same words."""
 
     nodes: int
@@ -230,26 +232,26 @@ class WaitingGroup:
 
 
 @lru_cache(maxsize=16384)
-def refusals_in(message: str) -> tuple[Refusal, ...]:
+def refusals_in(message: str) -> tuple[RefusalCount, ...]:
     """Return the parts of a scheduler's message, the most frequent first."""
     head = _HEAD.match(message)
     if head is None:
-        return (Refusal(0, message),) if message else ()
+        return (RefusalCount(0, message),) if message else ()
     rest = _TAIL.sub("", message[head.end() :]).rstrip(".")
     found = [_counted(part) for part in _NEXT.split(rest) if part]
     return tuple(sorted(found, key=lambda one: (one.text.startswith(_ELSEWHERE), -one.nodes)))
 
 
-def verdict_on(pod: Pod) -> Refusal:
+def verdict_on(pod: Pod) -> RefusalCount:
     """Return what mainly keeps a pod waiting."""
     if pod.spec.scheduling_gates:
         gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        return Refusal(0, f"{GATED}: {gates}")
+        return RefusalCount(0, f"{GATED}: {gates}")
     scheduled = condition_of(pod, "PodScheduled")
     if scheduled is None or not (scheduled.message or scheduled.reason):
-        return Refusal(0, NO_VERDICT)
+        return RefusalCount(0, NO_VERDICT)
     refusals = refusals_in(scheduled.message)
-    return refusals[0] if refusals else Refusal(0, scheduled.reason)
+    return refusals[0] if refusals else RefusalCount(0, scheduled.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +303,7 @@ def _waiting_gang(name: str, entries: list[Waiting], pods: Mapping[str, Pod]) ->
 
 def group_by_reason(pods: Iterable[Pod]) -> tuple[WaitingGroup, ...]:
     """Return waiting pods by reason, the largest group first."""
-    found: dict[str, list[tuple[Refusal, Pod]]] = {}
+    found: dict[str, list[tuple[RefusalCount, Pod]]] = {}
     for pod in sorted(pods, key=lambda pod: pod.metadata.key):
         verdict = verdict_on(pod)
         found.setdefault(_without_numbers(verdict.text), []).append((verdict, pod))
@@ -316,9 +318,9 @@ def group_by_reason(pods: Iterable[Pod]) -> tuple[WaitingGroup, ...]:
     return tuple(sorted(groups, key=lambda group: -len(group.pods)))
 
 
-def _counted(part: str) -> Refusal:
+def _counted(part: str) -> RefusalCount:
     match = _COUNTED.match(part)
-    return Refusal(0, part) if match is None else Refusal(int(match[1]), match[2])
+    return RefusalCount(0, part) if match is None else RefusalCount(int(match[1]), match[2])
 
 
 @lru_cache(maxsize=16384)

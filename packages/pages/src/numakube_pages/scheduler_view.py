@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.debugging.annex_endpoints import DecidingProgram
     from numakube.insight import ClusterFacts
-    from numakube.insight.pod_timeline import Step
+    from numakube.insight.pod_timeline import TimelineStep
     from numakube.kube import Clock
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.zone_belief import NumaBelief
@@ -47,7 +47,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class TimelineMoment:
     """One step on a pod's way.
 
     Attributes:
@@ -87,7 +87,7 @@ class Inside(Protocol):
         """Return the queue; empty if there is none."""
         ...
 
-    def moments(self, namespace: str, name: str) -> Sequence[Moment]:
+    def moments(self, namespace: str, name: str) -> Sequence[TimelineMoment]:
         """Return what was done about a pod, as far as it is remembered, oldest first."""
         ...
 
@@ -109,7 +109,7 @@ class Inside(Protocol):
         ...
 
 
-def moments_of(flight: Document) -> Iterator[Moment]:
+def moments_of(flight: Document) -> Iterator[TimelineMoment]:
     """Yield the steps of one pod as the flight recorder kept them, oldest first.
 
     Its documents are what ``/debug/attempts`` serves and bundles contain, so a bundle shows the
@@ -118,10 +118,10 @@ def moments_of(flight: Document) -> Iterator[Moment]:
     yield from map(moment_of, steps_of(flight))
 
 
-def moment_of(step: Step) -> Moment:
+def moment_of(step: TimelineStep) -> TimelineMoment:
     """Return a step for a page."""
     detail = "; ".join((step.text, *step.details))
-    return Moment(at=step.at, what=step.what, detail=detail, good=step.good)
+    return TimelineMoment(at=step.at, what=step.what, detail=detail, good=step.good)
 
 
 def missed_in(flight: Document) -> Iterator[Missed]:
@@ -173,7 +173,7 @@ class Recorded:
             for entry in self._items("queue", "pods")
         ]
 
-    def moments(self, namespace: str, name: str) -> list[Moment]:
+    def moments(self, namespace: str, name: str) -> list[TimelineMoment]:
         """Return what was done about a pod."""
         key = f"{namespace}/{name}"
         return [
@@ -257,7 +257,7 @@ class Decider:
             for entry in self._program.queue
         ]
 
-    def moments(self, namespace: str, name: str) -> list[Moment]:
+    def moments(self, namespace: str, name: str) -> list[TimelineMoment]:
         """Return what was done about the pods that had that name, oldest first."""
         recording = self._program.recording
         wall, flights = recording.wall(), recording.recorder.called(namespace, name)

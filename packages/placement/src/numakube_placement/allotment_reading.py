@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.topology.allotments import Allotment, ZoneRoom
 from numakube_placement.koordinator.allotments import allotment_of
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.read_node import facts_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class AnnotationReader:
         held: Mapping[str, Allotment],
     ) -> Mapping[int, ZoneRoom]:
         """Return the room in each zone of *node* by the ledger of its pods, without devices."""
-        ledger = Ledger.of(facts_of(node, report, view, None), held)
+        ledger = NodeLedger.of(facts_of(node, report, view, None), held)
         totals = ledger.capacity.totals
         return {zone: ZoneRoom(totals[zone], free) for zone, free in ledger.free_zones.items()}
 

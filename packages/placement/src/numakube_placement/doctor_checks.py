@@ -8,9 +8,9 @@ from numakube.api.koordinator import keys
 from numakube.api.pod import has_ended
 from numakube.insight.doctor.findings import (
     Finding,
+    FindingSubject,
     Rule,
     Severity,
-    Subject,
     about_node,
     about_report,
 )
@@ -189,7 +189,7 @@ def _twice(facts: ClusterFacts, name: str) -> Iterator[Finding]:
                 detail = f"CPUs {CpuSet(shared)} of {name} are those of {other} too"
                 yield Finding(
                     rule=TWICE,
-                    subject=Subject("Pod", meta.name, meta.namespace, keys.RESOURCE_STATUS),
+                    subject=FindingSubject("Pod", meta.name, meta.namespace, keys.RESOURCE_STATUS),
                     detail=detail,
                     fix=TWICE.fix_for(NAMESPACE=meta.namespace, POD=meta.name),
                     node=name,
@@ -207,7 +207,7 @@ def _not_injected(facts: ClusterFacts, name: str) -> Iterator[Finding]:
             meta = pod.metadata
             yield Finding(
                 rule=NOT_INJECTED,
-                subject=Subject("Pod", meta.name, meta.namespace, keys.RESOURCE_STATUS),
+                subject=FindingSubject("Pod", meta.name, meta.namespace, keys.RESOURCE_STATUS),
                 detail=f"containers {', '.join(given)} each have devices of their own there",
                 node=name,
             )

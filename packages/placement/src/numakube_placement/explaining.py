@@ -16,7 +16,7 @@ from numakube.values.cpuset import CpuSet
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 from numakube_placement.koordinator.annotation_values import Arbiter
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.plugins.node_numa_resource import NodeNUMAResource
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.values.resources import Amounts
-    from numakube_placement.koordinator.node_ledger import Ledger
-    from numakube_placement.koordinator.placement_rule import Rule
+    from numakube_placement.koordinator.node_ledger import NodeLedger
+    from numakube_placement.koordinator.placement_rule import PlacementRule
     from numakube_placement.koordinator.pod_wish import PodWish
-    from numakube_placement.plugins.node_ledgers import Outcome
+    from numakube_placement.plugins.node_ledgers import NodeAnswer
 
 _MEANINGS: Final = {
     Why.BAD_WISH: "No node takes a pod whose annotations or requests contradict themselves.",
@@ -75,7 +75,7 @@ _BY_CAPACITY: Final = (
 )
 
 
-def meaning_of_refusal(refusal: Refusal) -> str:
+def meaning_of_refusal(refusal: PlacementRefusal) -> str:
     """Say what a refusal means, for readers who do not know the plugin."""
     return _MEANINGS[refusal.why]
 
@@ -99,7 +99,7 @@ class NodeNUMAResourceExplainer:
     def meaning(self, status: Status) -> str:
         """Say what a refusal means, for readers who do not know the plugin."""
         refusal = status.detail
-        return meaning_of_refusal(refusal) if isinstance(refusal, Refusal) else ""
+        return meaning_of_refusal(refusal) if isinstance(refusal, PlacementRefusal) else ""
 
     def changes(self, pod: Pod, fits: Callable[[Pod], str | None]) -> Iterator[Change]:
         """Yield what of the pod's own annotation could be changed so that it fits."""
@@ -171,7 +171,7 @@ def _placement(plugin: NodeNUMAResource, pod: PodInfo, node: NodeInfo) -> Plugin
     )
 
 
-def _holders(node: NodeInfo, ledger: Ledger) -> Iterator[Holder]:
+def _holders(node: NodeInfo, ledger: NodeLedger) -> Iterator[Holder]:
     """Yield what each pod holds by its annotations, the largest part of CPU first."""
     found = []
     for uid, held in ledger.allotments.items():
@@ -191,7 +191,7 @@ def _holder(pod: PodInfo, zone: int, amounts: Amounts) -> Holder:
     return Holder(pod=pod.key, priority=pod.priority, zones=(zone,), amounts=texts)
 
 
-def _policy_text(rule: Rule) -> str:
+def _policy_text(rule: PlacementRule) -> str:
     return rule.policy.api_name if rule.policy.aligns else ""
 
 
@@ -199,7 +199,9 @@ def _arbiter(kubelet_policy: TopologyPolicy) -> Arbiter:
     return Arbiter.KUBELET if kubelet_policy.aligns else Arbiter.NOBODY
 
 
-def _words(wish: PodWish, ledger: Ledger, outcome: Outcome, arbiter: Arbiter) -> Iterator[str]:
+def _words(
+    wish: PodWish, ledger: NodeLedger, outcome: NodeAnswer, arbiter: Arbiter
+) -> Iterator[str]:
     rule, facts = outcome.rule, ledger.facts
     if arbiter is Arbiter.KUBELET:
         policy, scope = facts.kubelet_policy, facts.kubelet_scope
@@ -220,7 +222,7 @@ def _words(wish: PodWish, ledger: Ledger, outcome: Outcome, arbiter: Arbiter) ->
     yield from (f"{problem}." for problem in facts.problems)
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: PlacementRule) -> str:
     parts = []
     if rule.policy.aligns:
         parts.append(f"policy {rule.policy.api_name} {_SOURCES[rule.policy_from]}")
@@ -243,7 +245,7 @@ def _ignored(wish: PodWish, scope: TopologyScope) -> Iterator[str]:
         yield f"{name} is not aligned: ignoredResources."
 
 
-def _left(ledger: Ledger, *, binds: bool) -> Iterator[str]:
+def _left(ledger: NodeLedger, *, binds: bool) -> Iterator[str]:
     if not binds or ledger.facts.cpus is None:
         return
     for zone, cpus in ledger.capacity.cpus_of_zone.items():
@@ -252,7 +254,7 @@ def _left(ledger: Ledger, *, binds: bool) -> Iterator[str]:
         yield f"zone {zone}: CPUs that can still be bound: {listed}."
 
 
-def _verdict(refusal: Refusal) -> str:
+def _verdict(refusal: PlacementRefusal) -> str:
     who = f"container {refusal.container}" if refusal.container else "the pod as a whole"
     about = f", {refusal.resource}" if refusal.resource else ""
     detail = f": {refusal.detail}" if refusal.detail else ""

@@ -25,11 +25,11 @@ import msgspec
 from numakube.api.codec import encode
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import (
+    AnnotatedCpuTopology,
     CpuBasicInfo,
     CpuInfo,
     CpuManagerPolicy,
     CpuSharedPool,
-    CpuTopology,
     NodeReservation,
     PodCpuAlloc,
 )
@@ -128,8 +128,8 @@ def _annotations(
     return written | _copied(known.node, layout)
 
 
-def _topology(layout: CpuLayout) -> CpuTopology:
-    return CpuTopology(
+def _topology(layout: CpuLayout) -> AnnotatedCpuTopology:
+    return AnnotatedCpuTopology(
         detail=tuple(
             CpuInfo(id=place.id, core=place.core, socket=place.socket, node=place.numa)
             for place in layout.places

@@ -16,7 +16,7 @@ from typing import Any
 
 from numakube.api.koordinator import keys
 from numakube.api.pod import Pod
-from numakube.apps.deployer.apply_and_remove import Engine
+from numakube.apps.deployer.apply_and_remove import DeployEngine
 from numakube.errors import NotFound
 from numakube.kube.catalog import CORE_EVENTS, DAEMON_SETS, PODS
 from numakube.kubelet.config_from_words import UNALIGNED
@@ -65,7 +65,7 @@ class EnforcedCluster:
     async def deploy(self, *components: str) -> None:
         """Deploy the enforcer, and other components; wait until they are ready."""
         documents = objects_of(("enforcer", *components), Choices())
-        engine = Engine(client=self.cluster.client, tell=lambda _: None)
+        engine = DeployEngine(client=self.cluster.client, tell=lambda _: None)
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, LIMIT_SECONDS, lambda _: None) == ""
 

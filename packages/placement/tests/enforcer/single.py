@@ -19,10 +19,10 @@ from numakube.node.cgroups.group_files import Version
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.cgroups.strict_fake_groups import StrictGroups
 from numakube.node.sysfs_machine import write_tree
-from numakube_placement.enforcer.allowed_cpus import NodeReader
+from numakube_placement.enforcer.allowed_cpus import MachineReader
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-from numakube_placement.enforcer.group_writing import Executor
+from numakube_placement.enforcer.group_writing import GroupWriter
 from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
 
 PARENT = "kubepods.slice"
@@ -82,13 +82,13 @@ class Node:
         """Return nothing."""
         return {}
 
-    def enforcing(self, reader: NodeReader | None = None) -> Enforcer:
+    def enforcing(self, reader: MachineReader | None = None) -> Enforcer:
         """Return an enforcer; a second one comes after a crash of the first."""
         state = self.folder / "cpu_manager_state"
         return Enforcer(
             knowledge=self,
-            reader=reader or NodeReader(sysfs=self.folder / "sys", cpu_state=state),
-            executor=Executor(self.groups, OriginalsFile(self.folder)),
+            reader=reader or MachineReader(sysfs=self.folder / "sys", cpu_state=state),
+            executor=GroupWriter(self.groups, OriginalsFile(self.folder)),
             reporter=Reporter(None),
             metrics=self.metrics,
             clock=SystemClock(),

@@ -13,12 +13,12 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_group, pod_group
 from numakube.node.cgroups.strict_fake_groups import StrictGroups
-from numakube.node.cgroups.write_order import Setting
+from numakube.node.cgroups.write_order import GroupSetting
 from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuSet
 from numakube_placement.enforcer.allowed_cpus import NodeState, PodState, decide
 from numakube_placement.enforcer.enforcer_state_file import FILE, OriginalsFile
-from numakube_placement.enforcer.group_writing import Executor, Kind, Outcome
+from numakube_placement.enforcer.group_writing import GroupWriter, Outcome, WriteReason
 from numakube_placement.enforcer.metrics import Reporter
 from numakube_placement.koordinator.read_cpus import layout_of
 
@@ -58,7 +58,7 @@ class Machine:
         self.groups = StrictGroups(version, NODE.layout.all, 0b11)
         self.groups.add(PARENT)
         self.folder = folder
-        self.executor = Executor(self.groups, OriginalsFile(folder))
+        self.executor = GroupWriter(self.groups, OriginalsFile(folder))
 
     def start(self, *uids: str) -> None:
         """Run pods with a sandbox and a container."""
@@ -73,7 +73,7 @@ class Machine:
 
     def crash(self) -> None:
         """Go on with a new process."""
-        self.executor = Executor(self.groups, OriginalsFile(self.folder))
+        self.executor = GroupWriter(self.groups, OriginalsFile(self.folder))
 
     def enforce(self, *pods: PodState) -> Outcome:
         """Make a pass."""
@@ -167,7 +167,7 @@ def test_cpus_are_given_back_when_a_pod_ends(version: Version, tmp_path: Path) -
     machine.groups.remove(group_of("a"))
     outcome = machine.enforce(state("b"))
     assert machine.snapshot(all_groups("b")) == before
-    assert {change.kind for change in outcome.changes} == {Kind.RESTORED}
+    assert {change.kind for change in outcome.changes} == {WriteReason.RESTORED}
 
 
 @VERSIONS
@@ -180,7 +180,7 @@ def test_drift_is_repaired_and_called_so(version: Version, tmp_path: Path) -> No
         machine.groups.write(group_of("a"), CPUS, "0-7")
     machine.groups.write(group_of("a", "app"), CPUS, "0-7")
     outcome = machine.enforce(state("a", "0-1"))
-    assert {change.kind for change in outcome.changes} == {Kind.DRIFT}
+    assert {change.kind for change in outcome.changes} == {WriteReason.DRIFT}
     assert machine.groups.read(group_of("a", "app"), CPUS) == "0-1"
 
 
@@ -195,7 +195,7 @@ def test_drift_is_logged_as_a_warning_and_our_own_writes_are_not(tmp_path: Path)
         for outcome in (first, second):
             Reporter(None).report({}, decide([state("a", "0-1")], NODE), outcome)
     warned = [line["event"] for line in lines if line["log_level"] == "warning"]
-    assert warned == [str(Kind.DRIFT)] * len(second.changes)
+    assert warned == [str(WriteReason.DRIFT)] * len(second.changes)
 
 
 @VERSIONS
@@ -304,7 +304,7 @@ def test_a_dry_run_changes_nothing(tmp_path: Path) -> None:
     """It tells what would be written."""
     machine = Machine(Version.V2, tmp_path)
     machine.start("a")
-    machine.executor = Executor(machine.groups, OriginalsFile(tmp_path), dry_run=True)
+    machine.executor = GroupWriter(machine.groups, OriginalsFile(tmp_path), dry_run=True)
     outcome = machine.enforce(state("a", "0-1"))
     assert [change.after for change in outcome.changes if change.file == CPUS] == ["0-1"] * 3
     assert machine.groups.history == []
@@ -399,7 +399,7 @@ def test_what_somebody_writes_after_a_release_stays(tmp_path: Path) -> None:
 def test_a_limit_whose_file_comes_after_the_group_is_put_back(tmp_path: Path) -> None:
     """In version 1 a runtime makes the groups of controllers one by one, that of CPU time late."""
     machine, group, quota = Machine(Version.V1, tmp_path), group_of("a", "app"), Version.V1.quota
-    machine.executor.declare(identity("a", "app"), Setting(quota=QUOTA[Version.V1]))
+    machine.executor.declare(identity("a", "app"), GroupSetting(quota=QUOTA[Version.V1]))
     machine.start("a")
     del machine.groups._files[group][quota]
     machine.enforce(state("a", "0-1"))
@@ -418,7 +418,7 @@ def test_a_group_that_is_made_anew_is_no_drift(version: Version, tmp_path: Path)
     machine.groups.remove(group_of("a"))
     machine.groups.add(group_of("a"), quota=QUOTA[version])
     outcome = machine.enforce(state("a", "0-1"))
-    assert {change.kind for change in outcome.changes} == {Kind.APPLIED}
+    assert {change.kind for change in outcome.changes} == {WriteReason.APPLIED}
     machine.executor.restore()
     assert machine.groups.read(group_of("a"), version.quota) == QUOTA[version]
 
@@ -434,7 +434,9 @@ def test_the_limit_of_a_container_that_is_being_made_is_no_drift(
     machine.groups.add(new)
     machine.enforce(state("a", "0-1"))
     machine.groups.write(new, version.quota, QUOTA[version])
-    assert {change.kind for change in machine.enforce(state("a", "0-1")).changes} == {Kind.APPLIED}
+    assert {change.kind for change in machine.enforce(state("a", "0-1")).changes} == {
+        WriteReason.APPLIED
+    }
     machine.executor.restore()
     assert machine.groups.read(new, version.quota) == QUOTA[version]
 
@@ -447,7 +449,7 @@ def test_a_reset_of_a_group_without_processes_is_no_drift(tmp_path: Path) -> Non
     machine.stop("a")
     machine.groups.write(group_of("a"), CPUS, "")
     outcome = machine.enforce(state("a", "0-1"))
-    assert {change.kind for change in outcome.changes} == {Kind.APPLIED}
+    assert {change.kind for change in outcome.changes} == {WriteReason.APPLIED}
 
 
 SETS = st.sampled_from(["", "0-1", "2-3", "0,4", "5-7"])
@@ -483,4 +485,4 @@ def test_a_limit_that_somebody_puts_on_a_bound_container_is_drift(
     machine.enforce(state("a", "0-1"))
     assert machine.groups.write(group_of("a", "app"), version.quota, QUOTA[version]) == ""
     (change,) = machine.enforce(state("a", "0-1")).changes
-    assert (change.file, change.kind) == (version.quota, Kind.DRIFT)
+    assert (change.file, change.kind) == (version.quota, WriteReason.DRIFT)

@@ -18,10 +18,10 @@ from tests.api.mirrors import MIRROR, mirror_of
 from numakube.kube.clock import JumpingClock, ManualClock, SystemClock
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.nri_objects import Container, Cpu, Sandbox, Update
-from numakube.node.nri.nri_plugin import Event
+from numakube.node.nri.nri_objects import CpuLimits, NriContainer, Sandbox, Update
+from numakube.node.nri.nri_plugin import NriEvent
 from numakube.testing import bound, turns, until
-from numakube_placement.enforcer.allowed_cpus import NodeReader, NodeState, PodState
+from numakube_placement.enforcer.allowed_cpus import MachineReader, NodeState, PodState
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.nri import MOST_RIDING, RETRY_SECONDS, NriLink, NriPlugin
 
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.timeout(60)
 
 VERSIONS = pytest.mark.parametrize("version", list(Version))
 BOUND = {"cpuset": "0-1", "numaNodeResources": [{"node": 0, "resources": {"memory": "1Gi"}}]}
-WANTED = Cpu(quota=200000, period=100000)
+WANTED = CpuLimits(quota=200000, period=100000)
 QUOTA = {Version.V1: "200000", Version.V2: "200000 100000"}
 SPLIT = {
     "cpuset": "0-1",
     "containers": [{"name": "app", "cpuset": "0"}, {"name": "log", "cpuset": "1"}],
 }
-LIFTED = Cpu(cpus="0-1", mems="0", quota=-1, period=100000)
+LIFTED = CpuLimits(cpus="0-1", mems="0", quota=-1, period=100000)
 
 
 def sandbox_of(uid: str, status: Mapping[str, Any] | None = None) -> Sandbox:
@@ -44,10 +44,10 @@ def sandbox_of(uid: str, status: Mapping[str, Any] | None = None) -> Sandbox:
     return Sandbox(id=f"s-{uid}", uid=uid, namespace="ns", name=uid, annotations=annotations)
 
 
-def container_of(uid: str, name: str = "app") -> Container:
+def container_of(uid: str, name: str = "app") -> NriContainer:
     """Return a container that the kubelet wants."""
     identity = f"{uid}{name}".encode().hex().ljust(64, "0")
-    return Container(id=identity, sandbox_id=f"s-{uid}", name=name, cpu=WANTED)
+    return NriContainer(id=identity, sandbox_id=f"s-{uid}", name=name, cpu=WANTED)
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Joined:
         self.task.cancel()
         await asyncio.gather(self.task, return_exceptions=True)
 
-    async def start(self, uid: str, name: str = "app", status: Any = None) -> Cpu:
+    async def start(self, uid: str, name: str = "app", status: Any = None) -> CpuLimits:
         """Make a container as runtimes do: with what the plugin says, and then with processes."""
         container = container_of(uid, name)
         cpu = await self.runtime.create(sandbox_of(uid, status), container)
@@ -110,7 +110,7 @@ async def joined(
             await world.end()
 
 
-class Stuck(NodeReader):
+class Stuck(MachineReader):
     """A reader that takes its time when told so."""
 
     def hold(self) -> None:
@@ -199,7 +199,7 @@ async def test_the_sandbox_says_what_the_api_has_not_said_yet(tmp_path: Path) ->
     """It has the annotations of the pod."""
     node = Node(tmp_path)
     async with joined(node) as world:
-        await world.runtime.tell(Event.RUN_POD_SANDBOX, sandbox_of("a", BOUND))
+        await world.runtime.tell(NriEvent.RUN_POD_SANDBOX, sandbox_of("a", BOUND))
         assert await world.start("a", status=BOUND) == LIFTED
         # What is forced out of the API then does not keep its CPUs.
         node.known["a"] = pod_of("a", BOUND)
@@ -220,7 +220,7 @@ async def test_no_pod_takes_the_place_of_another(sandboxed: bool, tmp_path: Path
         if sandboxed:
             annotations = liar.metadata.annotations
             pod = Sandbox(id="s-z", uid="z", namespace="ns", name="z", annotations=annotations)
-            await world.runtime.tell(Event.RUN_POD_SANDBOX, pod)
+            await world.runtime.tell(NriEvent.RUN_POD_SANDBOX, pod)
         await world.enforcer.step()
         assert node.groups.read(group_of("a"), CPUS) == "0-1"
 
@@ -333,7 +333,7 @@ async def test_a_container_that_is_gone_has_no_name_any_more(tmp_path: Path) -> 
         await world.start("a")
         pod = PodState(uid="a", name="ns/a")
         assert world.enforcer.announced.with_containers(pod).containers
-        await world.runtime.tell(Event.REMOVE_CONTAINER, sandbox_of("a"), container_of("a"))
+        await world.runtime.tell(NriEvent.REMOVE_CONTAINER, sandbox_of("a"), container_of("a"))
         assert not world.enforcer.announced.with_containers(pod).containers
 
 
@@ -385,7 +385,7 @@ async def test_containers_that_have_ended_are_not_updated(event: str, tmp_path: 
         if event == "stop":
             await world.runtime.stop(sandbox_of("a"), container_of("a"))
         else:
-            await world.runtime.tell(Event.REMOVE_CONTAINER, sandbox_of("a"), container_of("a"))
+            await world.runtime.tell(NriEvent.REMOVE_CONTAINER, sandbox_of("a"), container_of("a"))
         await world.runtime.stop(sandbox_of("b"), container_of("b"))
         assert world.runtime.updates == []
 
@@ -393,7 +393,7 @@ async def test_containers_that_have_ended_are_not_updated(event: str, tmp_path: 
 async def test_a_container_keeps_its_cpus_whatever_the_kubelet_writes(tmp_path: Path) -> None:
     """As its static CPU Manager does every ten seconds; also while no pass can be made."""
     node = Node(tmp_path, known={"a": pod_of("a", BOUND)})
-    pools = Cpu(cpus="0-3", mems="0")
+    pools = CpuLimits(cpus="0-3", mems="0")
     async with joined(node) as world:
         await world.start("a")
         (tmp_path / "cpu_manager_state").write_text("{")
@@ -412,9 +412,9 @@ async def test_a_container_that_was_let_go_keeps_what_it_got_back(tmp_path: Path
         await world.start("a")
         node.known["a"] = pod_of("a")
         await world.enforcer.step()
-        shares = await world.runtime.update(sandbox_of("a"), container_of("a"), Cpu())
+        shares = await world.runtime.update(sandbox_of("a"), container_of("a"), CpuLimits())
         assert (shares.cpus, shares.quota) == ("0-3", 200000)
-        mine = Cpu(cpus="3", quota=70000, period=100000)
+        mine = CpuLimits(cpus="3", quota=70000, period=100000)
         has = await world.runtime.update(sandbox_of("a"), container_of("a"), mine)
         assert (has.cpus, has.quota, has.period) == ("3", 70000, 100000)
 
@@ -425,7 +425,7 @@ async def test_a_resize_changes_what_is_put_back(tmp_path: Path) -> None:
     async with joined(node) as world:
         await world.start("a")
         await world.enforcer.step()
-        resized = Cpu(quota=300000, period=100000)
+        resized = CpuLimits(quota=300000, period=100000)
         has = await world.runtime.update(sandbox_of("a"), container_of("a"), resized)
         assert (has.cpus, has.quota) == ("0-1", -1)
         await world.enforcer.restore()
@@ -445,7 +445,7 @@ async def test_what_runs_already_is_told_to_the_runtime(tmp_path: Path) -> None:
         world.runtime.hang_up()
         await world.runtime.connected.wait()
         assert world.runtime.registered == [("n", "90")] * 2
-        given = Cpu(cpus="0-1", mems="0", quota=-1)
+        given = CpuLimits(cpus="0-1", mems="0", quota=-1)
         assert world.runtime.updates == [Update(container_id=one.id, cpu=given)]
 
 
@@ -548,13 +548,13 @@ async def test_a_container_that_began_with_its_cpus_is_not_counted(
 @pytest.mark.parametrize(
     "has",
     [
-        Cpu(cpus="0-1", mems="1", quota=-1),
-        Cpu(cpus="0", mems="0", quota=-1),
-        Cpu(cpus="0-1", mems="0", quota=5),
-        Cpu(cpus="0,1", mems="0", quota=-1),
+        CpuLimits(cpus="0-1", mems="1", quota=-1),
+        CpuLimits(cpus="0", mems="0", quota=-1),
+        CpuLimits(cpus="0-1", mems="0", quota=5),
+        CpuLimits(cpus="0,1", mems="0", quota=-1),
     ],
 )
-async def test_a_runtime_is_told_of_every_part_that_differs(has: Cpu, tmp_path: Path) -> None:
+async def test_a_runtime_is_told_of_every_part_that_differs(has: CpuLimits, tmp_path: Path) -> None:
     """And of nothing if all is the same, however it is written."""
     one = replace(container_of("a"), cpu=has)
     node = Node(tmp_path, known={"a": pod_of("a", BOUND, app=one.id)})
@@ -569,11 +569,14 @@ async def test_a_container_that_has_nothing_of_ours_is_left_to_the_kubelet(tmp_p
     node = Node(tmp_path, known={"b": pod_of("b")})
     async with joined(node) as world:
         await world.plugin.synchronized([sandbox_of("b")], [container_of("b")])
-        assert await world.runtime.update(sandbox_of("b"), container_of("b"), Cpu()) == Cpu()
+        assert (
+            await world.runtime.update(sandbox_of("b"), container_of("b"), CpuLimits())
+            == CpuLimits()
+        )
 
 
-@pytest.mark.parametrize("event", [Event.RUN_POD_SANDBOX, None])
-async def test_news_of_the_runtime_make_a_pass(event: Event | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("event", [NriEvent.RUN_POD_SANDBOX, None])
+async def test_news_of_the_runtime_make_a_pass(event: NriEvent | None, tmp_path: Path) -> None:
     """Of a pod that comes, and of a container that stops."""
     node, clock = Node(tmp_path), ManualClock()
     node.enforcer.clock = clock
@@ -615,7 +618,7 @@ async def test_memory_that_an_earlier_process_gave_is_taken_back_from_the_runtim
     assert node.groups.read(group_of("a", one.id), MEMS) == "0"
     async with joined(node, enforcer=node.enforcing()) as world:
         node.known["a"] = pod_of("a", app=one.id)
-        running = replace(one, cpu=Cpu(mems="0"))
+        running = replace(one, cpu=CpuLimits(mems="0"))
         (told,) = await world.plugin.synchronized([sandbox_of("a")], [running])
         assert (told.container_id, told.cpu.mems) == (one.id, "0-1")
 

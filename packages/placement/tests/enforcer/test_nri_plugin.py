@@ -24,10 +24,10 @@ from packages.placement.tests.enforcer.test_nri import (
 from numakube.api.pod import CONFIG_SOURCE
 from numakube.kube.clock import JumpingClock, ManualClock, SystemClock
 from numakube.node.cgroups.group_files import CPUS, Version
-from numakube.node.cgroups.write_order import Setting
+from numakube.node.cgroups.write_order import GroupSetting
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.nri_objects import Cpu, Sandbox
-from numakube.node.nri.nri_plugin import Event, Runtime
+from numakube.node.nri.nri_objects import CpuLimits, Sandbox
+from numakube.node.nri.nri_plugin import ConnectedRuntime, NriEvent
 from numakube.testing import until
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
 from numakube_placement.enforcer.nri import RETRY_SECONDS, NriLink, NriPlugin
@@ -36,13 +36,13 @@ A, B = container_of("a"), container_of("b")
 POD = sandbox_of("a")
 MEMORY = {"numaNodeResources": BOUND["numaNodeResources"]}
 HELD = replace(LIFTED, period=None)
-LET_GO = Cpu(cpus="0-3", quota=200000, period=100000)
+LET_GO = CpuLimits(cpus="0-3", quota=200000, period=100000)
 
 
 def plugin_of(node: Node, clock: Any = None) -> NriPlugin:
     """Return a plugin that has time."""
     plugin = NriPlugin(node.enforcer, node.metrics, clock or SystemClock(), most_seconds=30.0)
-    plugin.configured(Runtime(name="r", version="1", request_seconds=60.0))
+    plugin.configured(ConnectedRuntime(name="r", version="1", request_seconds=60.0))
     node.enforcer.wrote = plugin.wrote
     return plugin
 
@@ -65,17 +65,17 @@ async def started(folder: Path, version: Version = Version.V2) -> tuple[Node, Nr
     ("status", "cpu"),
     [
         (BOUND, HELD),
-        ({"cpuset": "0-1"}, Cpu(cpus="0-1", quota=-1)),
-        (MEMORY, Cpu(cpus="0-3", mems="0")),
+        ({"cpuset": "0-1"}, CpuLimits(cpus="0-1", quota=-1)),
+        (MEMORY, CpuLimits(cpus="0-3", mems="0")),
     ],
 )
-async def test_only_what_was_allotted_is_given(status: Any, cpu: Cpu, tmp_path: Path) -> None:
+async def test_only_what_was_allotted_is_given(status: Any, cpu: CpuLimits, tmp_path: Path) -> None:
     """The quota is lifted for CPUs alone; a runtime that has the same by whatever else is right."""
     node = Node(tmp_path, known={"a": pod_of("a", status)})
     node.groups.add(group_of("a"))
     plugin = plugin_of(node)
     assert (await plugin.creating(POD, A)).cpu == cpu
-    filled = Cpu(cpus=cpu.cpus or "3", mems=cpu.mems or "0", quota=cpu.quota or 7)
+    filled = CpuLimits(cpus=cpu.cpus or "3", mems=cpu.mems or "0", quota=cpu.quota or 7)
     assert await plugin.synchronized([POD], [replace(A, cpu=filled)]) == []
 
 
@@ -83,15 +83,15 @@ async def test_only_what_was_allotted_is_given(status: Any, cpu: Cpu, tmp_path: 
 @pytest.mark.parametrize(
     ("wanted", "texts"),
     [
-        (Cpu(), ("-1", "max 100000")),
-        (Cpu(quota=-1, period=50000), ("-1", "max 50000")),
-        (Cpu(quota=0), ("-1", "max 100000")),
-        (Cpu(quota=1), ("1", "1 100000")),
-        (Cpu(quota=70000, period=50000), ("70000", "70000 50000")),
+        (CpuLimits(), ("-1", "max 100000")),
+        (CpuLimits(quota=-1, period=50000), ("-1", "max 50000")),
+        (CpuLimits(quota=0), ("-1", "max 100000")),
+        (CpuLimits(quota=1), ("1", "1 100000")),
+        (CpuLimits(quota=70000, period=50000), ("70000", "70000 50000")),
     ],
 )
 async def test_what_the_kubelet_wants_is_kept_before_the_container_is_made(
-    version: Version, wanted: Cpu, texts: tuple[str, str], tmp_path: Path
+    version: Version, wanted: CpuLimits, texts: tuple[str, str], tmp_path: Path
 ) -> None:
     """As the file of its group would have it."""
     node = Node(tmp_path, version, known={"a": pod_of("a", BOUND)})
@@ -100,19 +100,19 @@ async def test_what_the_kubelet_wants_is_kept_before_the_container_is_made(
     await plugin_of(node).creating(POD, container)
     declared = OriginalsFile(tmp_path).load().declared
     quota = texts[version is Version.V2]
-    assert declared == {A.id: Setting(cpus=0b1100, mems=0b1, quota=quota)}
+    assert declared == {A.id: GroupSetting(cpus=0b1100, mems=0b1, quota=quota)}
 
 
 @pytest.mark.parametrize(
     ("status", "wanted", "quota"),
     [
-        (BOUND, Cpu(quota=300000, period=100000), "300000 100000"),
-        (BOUND, Cpu(cpus="0-3"), "200000 100000"),
-        (MEMORY, Cpu(quota=300000, period=100000), "200000 100000"),
+        (BOUND, CpuLimits(quota=300000, period=100000), "300000 100000"),
+        (BOUND, CpuLimits(cpus="0-3"), "200000 100000"),
+        (MEMORY, CpuLimits(quota=300000, period=100000), "200000 100000"),
     ],
 )
 async def test_only_a_new_limit_of_a_container_without_one_is_kept(
-    status: Any, wanted: Cpu, quota: str, tmp_path: Path
+    status: Any, wanted: CpuLimits, quota: str, tmp_path: Path
 ) -> None:
     """The runtime writes the others itself."""
     node = Node(tmp_path, known={"a": pod_of("a", status)})
@@ -126,14 +126,14 @@ async def test_only_a_new_limit_of_a_container_without_one_is_kept(
 @pytest.mark.parametrize(
     ("wanted", "left"),
     [
-        (Cpu(), LET_GO),
-        (Cpu(cpus="3"), replace(LET_GO, cpus="")),
-        (Cpu(mems="0"), LET_GO),
-        (Cpu(quota=70000, period=50000), Cpu(cpus="0-3")),
+        (CpuLimits(), LET_GO),
+        (CpuLimits(cpus="3"), replace(LET_GO, cpus="")),
+        (CpuLimits(mems="0"), LET_GO),
+        (CpuLimits(quota=70000, period=50000), CpuLimits(cpus="0-3")),
     ],
 )
 async def test_where_the_kubelet_says_nothing_a_container_keeps_what_it_got_back(
-    wanted: Cpu, left: Cpu, tmp_path: Path
+    wanted: CpuLimits, left: CpuLimits, tmp_path: Path
 ) -> None:
     """Part by part; a period belongs to its quota."""
     node, plugin = await started(tmp_path)
@@ -182,7 +182,7 @@ async def test_a_runtime_that_comes_back_hears_of_a_container_that_was_let_go(
     if crash:
         node.enforcer = node.enforcing()
         plugin = plugin_of(node)
-    runs = replace(A, cpu=Cpu(cpus="0-1") if crash else WANTED)
+    runs = replace(A, cpu=CpuLimits(cpus="0-1") if crash else WANTED)
     (told,) = await plugin.synchronized([POD], [runs])
     assert (told.container_id, told.cpu.cpus, told.cpu.quota) == (A.id, "0-3", 200000)
 
@@ -200,17 +200,17 @@ async def test_what_happens_to_a_pod_is_heard(tmp_path: Path) -> None:
     """It comes with its annotations, and its containers go with it or alone."""
     node, plugin = await started(tmp_path)
     announced = node.enforcer.announced
-    plugin.happened(Event.RUN_POD_SANDBOX, sandbox_of("b", BOUND), None)
+    plugin.happened(NriEvent.RUN_POD_SANDBOX, sandbox_of("b", BOUND), None)
     assert announced.with_pods({})["b"].metadata.annotations == sandbox_of("b", BOUND).annotations
-    plugin.happened(Event.REMOVE_CONTAINER, sandbox_of("b"), None)
+    plugin.happened(NriEvent.REMOVE_CONTAINER, sandbox_of("b"), None)
     assert "b" in announced.with_pods({})
-    plugin.happened(Event.REMOVE_POD_SANDBOX, sandbox_of("b"), None)
+    plugin.happened(NriEvent.REMOVE_POD_SANDBOX, sandbox_of("b"), None)
     assert "b" not in announced.with_pods({})
 
 
-@pytest.mark.parametrize("event", [Event.REMOVE_CONTAINER, Event.REMOVE_POD_SANDBOX])
+@pytest.mark.parametrize("event", [NriEvent.REMOVE_CONTAINER, NriEvent.REMOVE_POD_SANDBOX])
 async def test_what_a_removed_container_would_have_is_forgotten_with_the_next_one(
-    event: Event, tmp_path: Path
+    event: NriEvent, tmp_path: Path
 ) -> None:
     """Nothing is told of it either; the end of its pod alone says nothing of containers."""
     node = Node(tmp_path, known={uid: pod_of(uid, BOUND) for uid in "ab"})
@@ -219,7 +219,7 @@ async def test_what_a_removed_container_would_have_is_forgotten_with_the_next_on
     plugin.wrote(await node.enforcer.step())
     plugin.happened(event, POD, A)
     answer = await plugin.creating(sandbox_of("b"), B)
-    kept = {B.id} if event is Event.REMOVE_CONTAINER else {A.id, B.id}
+    kept = {B.id} if event is NriEvent.REMOVE_CONTAINER else {A.id, B.id}
     assert (set(OriginalsFile(tmp_path).load().declared), answer.others) == (kept, [])
 
 
@@ -228,7 +228,7 @@ async def test_a_removed_container_is_owed_nothing(tmp_path: Path) -> None:
     node, plugin = await started(tmp_path)
     node.known["a"] = pod_of("a", {**BOUND, "cpuset": "2-3"})
     await node.enforcer.step()
-    plugin.happened(Event.REMOVE_CONTAINER, POD, A)
+    plugin.happened(NriEvent.REMOVE_CONTAINER, POD, A)
     assert await plugin.stopping(sandbox_of("b"), B) == []
 
 
@@ -273,7 +273,7 @@ async def test_an_answer_takes_half_of_what_the_runtime_waits_at_most(
     reader = Stuck(sysfs=tmp_path / "sys", cpu_state=tmp_path / "none")
     node.enforcer = node.enforcing(reader)
     plugin = plugin_of(node, clock)
-    plugin.configured(Runtime(name="r", version="1", request_seconds=request_seconds))
+    plugin.configured(ConnectedRuntime(name="r", version="1", request_seconds=request_seconds))
     reader.hold()
     asked = asyncio.ensure_future(plugin.creating(POD, A))
     await reader.asked()

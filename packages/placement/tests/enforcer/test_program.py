@@ -14,7 +14,7 @@ from tests.apps.own_process import fetch, logged, own_process
 
 from numakube.node.cgroups.group_files import CPUS
 from numakube.node.nri.fake_runtime import FakeRuntime
-from numakube.node.nri.nri_objects import Container, Cpu, Sandbox
+from numakube.node.nri.nri_objects import CpuLimits, NriContainer, Sandbox
 from numakube.testing import until
 from numakube_lab.nodes.node_cgroups import group_of
 from numakube_placement.enforcer.enforcer_state_file import FILE
@@ -83,7 +83,7 @@ async def test_what_a_killed_process_changed_is_put_back_by_the_next(tmp_path: P
 
 async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
     """With what the scheduler allotted; it hears at the end what was put back."""
-    container = Container(id="c" * 64, sandbox_id="s", name="app", cpu=Cpu(quota=50000))
+    container = NriContainer(id="c" * 64, sandbox_id="s", name="app", cpu=CpuLimits(quota=50000))
     socket = tmp_path / "nri.sock"
     async with enforced_lab() as world, FakeRuntime(socket) as runtime:
         pod = await world.create("bound", cpuset="0-1")
@@ -94,7 +94,7 @@ async def test_the_runtime_is_answered_by_the_program(tmp_path: Path) -> None:
             await runtime.connected.wait()
             await until(lambda: is_ready(url))
             # The first answer may come too late to count.
-            given = Cpu(cpus="0-1", quota=-1)
+            given = CpuLimits(cpus="0-1", quota=-1)
             await until(lambda: runtime.create(sandbox, container), lambda cpu: cpu == given)
             world.tree().add(group := f"{group_of(pod)}/cri-containerd-{container.id}.scope")
             world.tree().files.write(group, CPUS, "0-1")

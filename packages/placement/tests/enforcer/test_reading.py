@@ -17,11 +17,11 @@ from numakube.api.pod import ContainerStatus, Pod, PodStatus
 from numakube.errors import CorruptCheckpoint, MalformedObject
 from numakube.kube.event_recorder import EventRecorder
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.node.cgroups.write_order import Setting
+from numakube.node.cgroups.write_order import GroupSetting
 from numakube.node.sysfs_machine import write_tree
 from numakube.values.cpuset import CpuSet
-from numakube_placement.enforcer.allowed_cpus import Decisions, NodeReader, Problem, state_of
-from numakube_placement.enforcer.group_settings import Owner, Target, Unpinned, elsewhere
+from numakube_placement.enforcer.allowed_cpus import Decisions, MachineReader, PodProblem, state_of
+from numakube_placement.enforcer.group_settings import GroupOwner, Target, Unpinned, elsewhere
 from numakube_placement.enforcer.group_writing import Outcome
 from numakube_placement.enforcer.metrics import Reporter
 from numakube_placement.koordinator.cpu_pick import SharedPools
@@ -67,10 +67,10 @@ def test_what_others_observed_is_not_enforced() -> None:
     assert state_of(pod(KAI_OBSERVED=observed), "u").allotment is None
 
 
-def reader(folder: Path) -> NodeReader:
+def reader(folder: Path) -> MachineReader:
     """Return what reads a machine with two NUMA nodes of two CPUs."""
     write_tree(from_shape("2 sockets, 2 cores, 8Gi"), folder / "sys")
-    return NodeReader(sysfs=folder / "sys", cpu_state=folder / "cpu_manager_state")
+    return MachineReader(sysfs=folder / "sys", cpu_state=folder / "cpu_manager_state")
 
 
 def test_a_node_without_a_cpu_manager_has_pinned_nobody(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_state_file_that_makes_no_sense_stops_everything(tmp_path: Path) -> No
 
 def test_a_host_without_cpus_is_refused(tmp_path: Path) -> None:
     """The message names the tree."""
-    empty = NodeReader(sysfs=tmp_path, cpu_state=tmp_path / "none")
+    empty = MachineReader(sysfs=tmp_path, cpu_state=tmp_path / "none")
     with pytest.raises(MalformedObject, match=str(tmp_path)):
         empty.read({})
 
@@ -127,7 +127,7 @@ def test_cpus_that_go_offline_are_noticed(tmp_path: Path) -> None:
 def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
     """Not with every pass."""
     nothing = SharedPools(shared={}, best_effort={})
-    trouble = Problem(uid="uid", pod="ns/p", reason="Why", message="because")
+    trouble = PodProblem(uid="uid", pod="ns/p", reason="Why", message="because")
     bad = Decisions(pools=nothing, pods={}, problems=(trouble, trouble))
     good = Decisions(pools=nothing, pods={})
     reporter = Reporter(None)
@@ -144,27 +144,31 @@ def test_trouble_is_told_once_and_again_after_it_was_gone() -> None:
     ("pod", "container", "told"),
     [
         (
-            Setting(cpus=0, mems=0),
-            Setting(cpus=0, mems=0),
+            GroupSetting(cpus=0, mems=0),
+            GroupSetting(cpus=0, mems=0),
             "any CPUs instead of 0 and any memory nodes instead of 0",
         ),
-        (Setting(cpus=0b11, mems=0b1), Setting(cpus=0, mems=0), "CPUs 0-1 instead of 0"),
-        (Setting(cpus=0b11, mems=0b1), Setting(cpus=0b111, mems=0), "CPUs 0-1 instead of 0"),
+        (GroupSetting(cpus=0b11, mems=0b1), GroupSetting(cpus=0, mems=0), "CPUs 0-1 instead of 0"),
         (
-            Setting(cpus=0b11, mems=0b11),
-            Setting(cpus=0b11, mems=0b11),
+            GroupSetting(cpus=0b11, mems=0b1),
+            GroupSetting(cpus=0b111, mems=0),
+            "CPUs 0-1 instead of 0",
+        ),
+        (
+            GroupSetting(cpus=0b11, mems=0b11),
+            GroupSetting(cpus=0b11, mems=0b11),
             "CPUs 0-1 instead of 0 and memory nodes 0-1 instead of 0",
         ),
-        (Setting(cpus=0b1, mems=0b1), Setting(cpus=0, mems=0), None),
-        (Setting(cpus=0, mems=0), Setting(cpus=0b1, mems=0b1), None),
+        (GroupSetting(cpus=0b1, mems=0b1), GroupSetting(cpus=0, mems=0), None),
+        (GroupSetting(cpus=0, mems=0), GroupSetting(cpus=0b1, mems=0b1), None),
     ],
 )
 def test_where_a_container_began_is_what_its_groups_allowed(
-    pod: Setting, container: Setting, told: str | None
+    pod: GroupSetting, container: GroupSetting, told: str | None
 ) -> None:
     """Its own group and the pod's together; an empty set limits nothing."""
-    owner = Owner(uid="u", pod="ns/p", container="app")
-    target = Target(owner=owner, setting=Setting(cpus=0b1, mems=0b1))
+    owner = GroupOwner(uid="u", pod="ns/p", container="app")
+    target = Target(owner=owner, setting=GroupSetting(cpus=0b1, mems=0b1))
     now = {"pods/a": pod, "pods/a/app": container}
     had = elsewhere(target, "pods/a/app", now)
     if told is None:
@@ -192,7 +196,7 @@ def test_only_a_pod_that_the_api_has_gets_an_event() -> None:
     noted = Noted()
     reporter = Reporter(cast(EventRecorder, noted))
     problems = tuple(
-        Problem(uid=uid, pod=f"ns/{uid}", reason=f"Of{uid}", message="bad") for uid in "ab"
+        PodProblem(uid=uid, pod=f"ns/{uid}", reason=f"Of{uid}", message="bad") for uid in "ab"
     )
     decisions = Decisions(pools=SharedPools(shared={}, best_effort={}), pods={}, problems=problems)
     reporter.report({"a": pod_of("a")}, decisions, Outcome())

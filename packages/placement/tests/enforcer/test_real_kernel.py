@@ -24,7 +24,7 @@ from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuMask, CpuSet, iter_bits
 from numakube_placement.enforcer.allowed_cpus import NodeState, PodState, decide
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-from numakube_placement.enforcer.group_writing import Executor
+from numakube_placement.enforcer.group_writing import GroupWriter
 from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace
 
 MOUNT = Path("/sys/fs/cgroup/cpuset")
@@ -130,7 +130,7 @@ def test_processes_move_where_their_pods_were_put(machine: Machine, tmp_path: Pa
         layout=CpuLayout(tuple(CpuPlace(cpu, cpu, 0, 0) for cpu in iter_bits(everything.bits))),
         memory_nodes=1,
     )
-    executor = Executor(machine.files, OriginalsFile(tmp_path))
+    executor = GroupWriter(machine.files, OriginalsFile(tmp_path))
     assert executor.look() == ""
     assert executor.apply(pods, decide(pods, node)).refused == []
     assert [allowed(pid) for pid in pids] == [str(first), str(rest)]

@@ -21,11 +21,11 @@ from packages.placement.tests.strategies.nodes import (
 )
 from packages.placement.tests.strategies.wishes import FULL, container, pod, rule
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import Allotment, HeldDevice, Share
 from numakube.values.topology_policy import TopologyPolicy
 from numakube_placement.koordinator.node_facts import DevicePlace
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_rule import Why
 from numakube_placement.koordinator.pod_wish import DeviceWish, PodWish
 
@@ -41,10 +41,10 @@ class TestDevices:
         """Return a GPU."""
         return DevicePlace(type="gpu", minor=minor, numa=numa, resources=self.WHOLE)
 
-    def node(self, *numas: int | None, held: tuple[int, ...] = ()) -> Ledger:
+    def node(self, *numas: int | None, held: tuple[int, ...] = ()) -> NodeLedger:
         """Return a node with GPUs on *numas*, of which the minors *held* are taken."""
         places = tuple(self.gpu(minor, numa) for minor, numa in enumerate(numas))
-        ledger = Ledger.of(facts_of_layout(TWO, memory=16 * GIB, devices=places), {})
+        ledger = NodeLedger.of(facts_of_layout(TWO, memory=16 * GIB, devices=places), {})
         taken = tuple(HeldDevice(type="gpu", minor=minor, resources=self.WHOLE) for minor in held)
         return ledger.with_pod("other", Allotment(total=Share(devices=taken)))
 
@@ -118,12 +118,12 @@ class TestDevices:
         """Figures of NUMA nodes for the same GPUs would tell another story."""
         ledger = self.node(0, 0, 1)
         zones = {zone: {**ledger.facts.zones[zone], "nvidia.com/gpu": 1} for zone in (0, 1)}
-        listed = Ledger.of(replace(ledger.facts, zones=zones), {})
+        listed = NodeLedger.of(replace(ledger.facts, zones=zones), {})
         wish = PodWish(requests={"cpu": 1000, "nvidia.com/gpu": 2}, devices=self.gpus(2))
         got = given(listed, wish, rule())
         assert got.total.zones == {0: {"cpu": 1000}}
         assert [held.minor for held in got.total.devices] == [0, 1]
-        bare = Ledger.of(replace(listed.facts, devices=()), {})
+        bare = NodeLedger.of(replace(listed.facts, devices=()), {})
         assert given(bare, wish, rule(RESTRICTED)).total.zones == {
             0: {"cpu": 500, "nvidia.com/gpu": 1},
             1: {"cpu": 500, "nvidia.com/gpu": 1},
@@ -132,7 +132,7 @@ class TestDevices:
     def test_of_init_containers_are_used_again(self) -> None:
         """One GPU serves one after the other."""
         wish = pod(
-            container("init", Role.INIT, cpu="1"),
+            container("init", ContainerRole.INIT, cpu="1"),
             container("a", cpu="1"),
             devices=self.gpus(1, init=1, a=1),
         )
@@ -140,6 +140,6 @@ class TestDevices:
         assert [(device.minor, device.resources[self.CORE]) for device in got.total.devices] == [
             (0, 100)
         ]
-        sidecar = container("side", Role.SIDECAR, cpu="1")
+        sidecar = container("side", ContainerRole.SIDECAR, cpu="1")
         both = pod(sidecar, container("a", cpu="1"), devices=self.gpus(2, side=1, a=1))
         assert refused(self.node(0), both, rule(scope=CONTAINER)).container == "a"

@@ -16,7 +16,7 @@ from packages.placement.tests.strategies.nodes import (
 )
 from packages.placement.tests.strategies.wishes import FULL, SPREAD, pods, rule
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuMask
 from numakube.values.numamask import nodes_of
@@ -25,14 +25,14 @@ from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 from numakube_placement.koordinator.annotation_values import BindPolicy, Exclusive, Strategy
 from numakube_placement.koordinator.cpu_pick import meets
 from numakube_placement.koordinator.node_facts import CpuLayout, DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import admit, rate
-from numakube_placement.koordinator.placement_rule import Refusal, Rule
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, PlacementRule
 from numakube_placement.koordinator.pod_wish import DeviceWish, PodWish
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> Ledger:
+def nodes(draw: st.DrawFn) -> NodeLedger:
     """Draw an idle node."""
     layout = draw(layouts())
     ratio = draw(st.sampled_from([1.0, 1.0, 1.5, 1.337]))
@@ -42,11 +42,11 @@ def nodes(draw: st.DrawFn) -> Ledger:
         reserved=draw(st.sampled_from(["", "0", "0-1"])),
         ratios={"cpu": ratio} if ratio > 1 else {},
     )
-    return Ledger.of(facts, {})
+    return NodeLedger.of(facts, {})
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[PodWish, Rule]:
+def requests(draw: st.DrawFn) -> tuple[PodWish, PlacementRule]:
     """Draw a pod and the rule it is under."""
     bind = draw(st.sampled_from([BindPolicy.NONE, FULL, SPREAD]))
     required = bool(bind) and draw(st.booleans())
@@ -61,7 +61,7 @@ def requests(draw: st.DrawFn) -> tuple[PodWish, Rule]:
     return draw(pods(bind=bind, required=required)), under
 
 
-def check_sums(ledger: Ledger) -> None:
+def check_sums(ledger: NodeLedger) -> None:
     """Check that nobody has what another has, and no NUMA node gave more than it has."""
     seen = 0
     for held in ledger.allotments.values():
@@ -80,7 +80,7 @@ def check_sums(ledger: Ledger) -> None:
         assert left >= max(bound, recorded)
 
 
-def check_shares(ledger: Ledger, wish: PodWish, under: Rule, got: Allotment) -> None:
+def check_shares(ledger: NodeLedger, wish: PodWish, under: PlacementRule, got: Allotment) -> None:
     """Check that everybody got what it asked for, where the policy says."""
     holders = got.containers if under.scope is TopologyScope.CONTAINER else {"": got.total}
     asked = {container.name: container.requests for container in wish.containers}
@@ -91,7 +91,9 @@ def check_shares(ledger: Ledger, wish: PodWish, under: Rule, got: Allotment) -> 
         check_place(ledger, under, share, {key: amount for key, amount in wanted.items() if amount})
 
 
-def check_place(ledger: Ledger, under: Rule, share: Share, wanted: dict[str, int]) -> None:
+def check_place(
+    ledger: NodeLedger, under: PlacementRule, share: Share, wanted: dict[str, int]
+) -> None:
     """Check one holder."""
     layout = ledger.facts.cpus
     assert layout is not None
@@ -111,7 +113,7 @@ def check_place(ledger: Ledger, under: Rule, share: Share, wanted: dict[str, int
 @settings(max_examples=60)
 @given(ledger=nodes(), turns=st.lists(st.tuples(requests(), st.integers(0, 9)), max_size=8))
 def test_nothing_is_given_twice_whoever_comes_and_goes(
-    ledger: Ledger, turns: list[tuple[tuple[PodWish, Rule], int]]
+    ledger: NodeLedger, turns: list[tuple[tuple[PodWish, PlacementRule], int]]
 ) -> None:
     """Sums hold after every step, and what left is there again."""
     idle = ledger
@@ -127,18 +129,22 @@ def test_nothing_is_given_twice_whoever_comes_and_goes(
 
 
 @given(ledger=nodes(), request=requests())
-def test_answers_depend_on_the_key_alone(ledger: Ledger, request: tuple[PodWish, Rule]) -> None:
+def test_answers_depend_on_the_key_alone(
+    ledger: NodeLedger, request: tuple[PodWish, PlacementRule]
+) -> None:
     """Ledgers with one key are one to every pod, whatever the node is called."""
     wish, under = request
     got = admit(ledger, wish, under)
-    twin = Ledger.of(replace(ledger.facts, node="twin", problems=("x",)), {"nobody": Allotment()})
+    twin = NodeLedger.of(
+        replace(ledger.facts, node="twin", problems=("x",)), {"nobody": Allotment()}
+    )
     assert twin.key == ledger.key
     assert admit(twin, wish, under) == got
 
 
 @given(data=st.data(), ledger=nodes())
 def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
-    data: st.DataObject, ledger: Ledger
+    data: st.DataObject, ledger: NodeLedger
 ) -> None:
     """For pods without plain init containers.
 
@@ -155,7 +161,9 @@ def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
         )
         if isinstance(other, Allotment):
             ledger = ledger.with_pod(str(number), other)
-    wish = data.draw(pods(bind=bind, required=required, roles=(Role.APP, Role.SIDECAR)))
+    wish = data.draw(
+        pods(bind=bind, required=required, roles=(ContainerRole.APP, ContainerRole.SIDECAR))
+    )
     exclusive = data.draw(st.sampled_from(Exclusive))
     under = rule(bind=bind, required=required, strategy=strategy, exclusive=exclusive)
     if isinstance(admit(ledger, wish, under), Allotment):
@@ -165,7 +173,7 @@ def test_scope_container_places_whatever_scope_pod_places_on_one_numa_node(
 
 @given(ledger=nodes(), request=requests())
 def test_stricter_policies_refuse_what_looser_ones_take(
-    ledger: Ledger, request: tuple[PodWish, Rule]
+    ledger: NodeLedger, request: tuple[PodWish, PlacementRule]
 ) -> None:
     """A pod that fits one NUMA node fits under every policy, on as few of them."""
     wish, under = request
@@ -176,8 +184,8 @@ def test_stricter_policies_refuse_what_looser_ones_take(
         assert restricted == single
     if isinstance(restricted, Allotment):
         assert best_effort == restricted
-    if isinstance(best_effort, Refusal):
-        assert isinstance(restricted, Refusal)
+    if isinstance(best_effort, PlacementRefusal):
+        assert isinstance(restricted, PlacementRefusal)
 
 
 CORE, RATIO = "koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio"
@@ -218,7 +226,7 @@ def test_no_device_is_given_twice_whoever_comes_and_goes(
 ) -> None:
     """Containers hold what the pod holds, and all pods no more than there is."""
     layout = layout_of("2x1x4x2")
-    ledger = Ledger.of(facts_of_layout(layout, memory=16 * GIB, devices=GPUS), {})
+    ledger = NodeLedger.of(facts_of_layout(layout, memory=16 * GIB, devices=GPUS), {})
     for number, (wish, policy, scope, gone) in enumerate(turns):
         got = admit(ledger, wish, rule(policy, scope=scope))
         if isinstance(got, Allotment):
@@ -237,7 +245,7 @@ def test_no_device_is_given_twice_whoever_comes_and_goes(
 
 
 @st.composite
-def odd_nodes(draw: st.DrawFn) -> Ledger:
+def odd_nodes(draw: st.DrawFn) -> NodeLedger:
     """Draw what reports could say of a node, and annotations of its pods, sense or nonsense."""
     amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(-5, 9000))
     zones = draw(st.dictionaries(st.integers(-1, 70), amounts, max_size=4))
@@ -253,13 +261,13 @@ def odd_nodes(draw: st.DrawFn) -> Ledger:
         devices=draw(st.sampled_from([(), GPUS])),
     )
     held = draw(st.lists(wild_allotments(), max_size=2))
-    return Ledger.of(facts, {str(number): one for number, one in enumerate(held)})
+    return NodeLedger.of(facts, {str(number): one for number, one in enumerate(held)})
 
 
 @settings(max_examples=40)
 @given(ledger=odd_nodes(), request=requests(), gpus=st.booleans())
 def test_odd_nodes_are_refused_or_used_and_never_an_error(
-    ledger: Ledger, request: tuple[PodWish, Rule], gpus: bool
+    ledger: NodeLedger, request: tuple[PodWish, PlacementRule], gpus: bool
 ) -> None:
     """Numbers that make no sense cost a pod its place, not the scheduler its life."""
     wish, under = request

@@ -12,11 +12,11 @@ from numakube.values.numamask import mask_of
 from numakube.values.topology_policy import TopologyPolicy
 from numakube_placement.koordinator.annotation_values import BindPolicy, Strategy
 from numakube_placement.koordinator.node_facts import NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.numa_search import DeviceOffer
 from numakube_placement.koordinator.numa_supply import Remaining, Supply, demand_of_pod
 from numakube_placement.koordinator.placement_on_node import Grant, admit
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.koordinator.pod_wish import PodWish
 
 BIG = layout_of("2x1x26x2")
@@ -29,7 +29,9 @@ def holding(held: str, *per_zone: int) -> Allotment:
     return Allotment(total=Share(cpus=cpus(held), zones=zones, mask=mask_of(zones)))
 
 
-def grant(ledger: Ledger, wish: PodWish, bind: BindPolicy, mask: int) -> Share | Refusal:
+def grant(
+    ledger: NodeLedger, wish: PodWish, bind: BindPolicy, mask: int
+) -> Share | PlacementRefusal:
     """Return what is given on NUMA nodes that are decided already."""
     demand = demand_of_pod(wish, rule(bind=bind, required=bool(bind)), ledger.capacity)
     supply = Supply(ledger.capacity, Remaining(ledger=ledger), demand)
@@ -86,10 +88,10 @@ def test_amounts_and_cpus_on_given_numa_nodes(
 ) -> None:
     """resource_manager_test.go: two NUMA nodes of 26 cores with two threads."""
     facts = facts_of_layout(BIG, memory=128 * GIB, ratios={"cpu": ratio} if ratio > 1 else {})
-    ledger = Ledger.of(facts, {"other": holding(*held)} if held else {})
+    ledger = NodeLedger.of(facts, {"other": holding(*held)} if held else {})
     got = grant(ledger, pod(cpu=str(count)), bind, mask_of(nodes))
     if by_zone is None:
-        assert isinstance(got, Refusal)
+        assert isinstance(got, PlacementRefusal)
         return
     assert isinstance(got, Share)
     assert got.zones == {zone: {"cpu": number * 1000} for zone, number in by_zone.items()}
@@ -99,7 +101,7 @@ def test_amounts_and_cpus_on_given_numa_nodes(
 def test_cpu_time_is_split_to_the_thousandth() -> None:
     """Three and a half CPUs on two nodes, amplified."""
     facts = facts_of_layout(BIG, ratios={"cpu": 1.5})
-    ledger = Ledger.of(facts, {"other": holding("0-49,52-101", 50, 50)})
+    ledger = NodeLedger.of(facts, {"other": holding("0-49,52-101", 50, 50)})
     got = grant(ledger, pod(cpu="3500m"), NONE, 0b11)
     assert isinstance(got, Share)
     assert got.zones == {0: {"cpu": 1750}, 1: {"cpu": 1750}}
@@ -108,7 +110,7 @@ def test_cpu_time_is_split_to_the_thousandth() -> None:
 def test_resources_that_no_numa_node_knows_are_passed_over() -> None:
     """GPU memory is DeviceShare's."""
     wish = PodWish(requests={"cpu": 4000, "koordinator.sh/gpu-memory": 10 * GIB})
-    got = grant(Ledger.of(facts_of_layout(BIG), {}), wish, NONE, 0b01)
+    got = grant(NodeLedger.of(facts_of_layout(BIG), {}), wish, NONE, 0b01)
     assert isinstance(got, Share)
     assert got.zones == {0: {"cpu": 4000}}
 
@@ -135,7 +137,7 @@ def test_strategies_choose_the_numa_node(
         for numa, count in enumerate(taken)
     }
     under = rule(policy, strategy=strategy)
-    got = admit(Ledger.of(facts, others), pod(cpu="4", memory="40Gi"), under)
+    got = admit(NodeLedger.of(facts, others), pod(cpu="4", memory="40Gi"), under)
     assert isinstance(got, Allotment)
     assert got.total.mask == 1 << expected
 
@@ -143,11 +145,11 @@ def test_strategies_choose_the_numa_node(
 def test_short_hugepages_are_named() -> None:
     """topology_hint_test.go: insufficient memory and hugepages; what fits is not blamed."""
     zone = {"cpu": 52_000, "memory": 8 * GIB, "hugepages-1Gi": GIB}
-    ledger = Ledger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
+    ledger = NodeLedger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
     wish = PodWish(requests={"cpu": 4000, "memory": 4 * GIB, "hugepages-1Gi": 4 * GIB})
     for policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.SINGLE_NUMA_NODE):
         got = admit(ledger, wish, rule(policy))
-        assert isinstance(got, Refusal)
+        assert isinstance(got, PlacementRefusal)
         assert (got.why, got.resource) == (Why.UNSATISFIED, "hugepages-1Gi")
         assert got.detail == "4Gi wanted, 2Gi left on all NUMA nodes"
 
@@ -155,7 +157,7 @@ def test_short_hugepages_are_named() -> None:
 class TestEndToEndRows:
     """test/e2e/scheduling/nodenumaresource.go, on two NUMA nodes."""
 
-    LEDGER = Ledger.of(facts_of_layout(BIG, memory=100 * GIB), {})
+    LEDGER = NodeLedger.of(facts_of_layout(BIG, memory=100 * GIB), {})
 
     def place(self, policy: TopologyPolicy, *quantities: tuple[str, str]) -> list[int | Why]:
         """Return where each of the pods goes, one after the other, or why it does not."""

@@ -27,13 +27,13 @@ from packages.placement.tests.strategies.nodes import (
 )
 from packages.placement.tests.strategies.wishes import FULL, SPREAD, container, pod, rule
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import Allotment, CpuExclusive
 from numakube_placement.koordinator.annotation_values import Exclusive, Strategy
 from numakube_placement.koordinator.node_facts import NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import rate
-from numakube_placement.koordinator.placement_rule import Rule, Why
+from numakube_placement.koordinator.placement_rule import PlacementRule, Why
 from numakube_placement.koordinator.pod_wish import PodWish
 
 
@@ -125,7 +125,7 @@ class TestOnePod:
     def test_gets_hugepages_in_whole_pages(self) -> None:
         """Half a page is no page."""
         zone = {"cpu": 4000, "hugepages-1Gi": 2 * GIB}
-        ledger = Ledger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
+        ledger = NodeLedger.of(NodeFacts(node="n", zones={0: zone, 1: zone}), {})
         wish = PodWish(requests={"hugepages-1Gi": 3 * GIB})
         assert given(ledger, wish, rule(RESTRICTED)).total.zones == {
             0: {"hugepages-1Gi": GIB},
@@ -134,14 +134,14 @@ class TestOnePod:
 
     def test_is_placed_on_the_only_numa_node_of_a_small_machine(self) -> None:
         """And what it takes is on record there."""
-        small = Ledger.of(facts_of_layout(layout_of("1x1x4x2")), {})
+        small = NodeLedger.of(facts_of_layout(layout_of("1x1x4x2")), {})
         for policy in (BEST_EFFORT, RESTRICTED, SINGLE):
             assert given(small, pod(cpu="3"), rule(policy)).total.zones == {0: {"cpu": 3000}}
 
     def test_is_placed_where_numa_ids_have_holes(self) -> None:
         """Zones node-1 and node-3."""
         facts = NodeFacts(node="n", zones={1: {"cpu": 4000}, 3: {"cpu": 2000}})
-        got = given(Ledger.of(facts, {}), pod(cpu="5"), rule(RESTRICTED))
+        got = given(NodeLedger.of(facts, {}), pod(cpu="5"), rule(RESTRICTED))
         assert got.total.zones == {1: {"cpu": 3000}, 3: {"cpu": 2000}}
         assert got.total.mask == 0b1010
 
@@ -200,10 +200,10 @@ class TestRefusals:
         ],
     )
     def test_tell_what_no_eviction_changes(
-        self, facts: NodeFacts, under: Rule, wish: PodWish, why: Why
+        self, facts: NodeFacts, under: PlacementRule, wish: PodWish, why: Why
     ) -> None:
         """Neither is worth a preemption."""
-        assert refused(Ledger.of(facts, {}), wish, under).why is why
+        assert refused(NodeLedger.of(facts, {}), wish, under).why is why
         assert why.lasting
 
     def test_name_the_container(self) -> None:
@@ -239,7 +239,7 @@ class TestExclusiveNumaNodes:
     def test_are_looked_for_first(self) -> None:
         """Three nodes, the first two held by a wide pod."""
         facts = NodeFacts(node="n", zones={zone: {"cpu": 8000} for zone in range(3)})
-        ledger = holding(Ledger.of(facts, {}), unbound(0b011, cpu=1), unbound(0b100, cpu=5000))
+        ledger = holding(NodeLedger.of(facts, {}), unbound(0b011, cpu=1), unbound(0b100, cpu=5000))
         for exclusive in (Exclusive.REQUIRED, Exclusive.PREFERRED):
             assert given(ledger, pod(cpu="1"), rule(exclusive=exclusive)).total.mask == 0b100
         assert given(ledger, pod(cpu="1"), rule()).total.mask == 0b001
@@ -326,12 +326,12 @@ class TestContainers:
             binds_all=True,
         )
         wish = pod(
-            container("part", Role.INIT, cpu="500m"),
+            container("part", ContainerRole.INIT, cpu="500m"),
             container("a", cpu="2"),
             container("b", cpu="2", required=FULL),
         )
         under = rule(scope=CONTAINER, bind=SPREAD, required=True)
-        got = given(Ledger.of(facts, {}), wish, under)
+        got = given(NodeLedger.of(facts, {}), wish, under)
         assert [text(share.cpus) for share in got.containers.values()] == ["", "0,2", "4-5"]
 
     def test_without_policy_get_cpus_each(self) -> None:
@@ -348,7 +348,7 @@ class TestInitContainers:
     def test_lend_their_cpus_to_later_containers(self) -> None:
         """As under the kubelet."""
         wish = pod(
-            container("init", Role.INIT, cpu="4", bind=FULL),
+            container("init", ContainerRole.INIT, cpu="4", bind=FULL),
             container("a", cpu="2", bind=FULL),
             container("b", cpu="4", bind=FULL),
         )
@@ -361,7 +361,7 @@ class TestInitContainers:
     def test_leave_the_pod_what_nobody_used_after_them(self) -> None:
         """It is bound to the pod until it ends."""
         wish = pod(
-            container("init", Role.INIT, cpu="6", memory="8Gi", bind=FULL),
+            container("init", ContainerRole.INIT, cpu="6", memory="8Gi", bind=FULL),
             container("a", cpu="2", memory="1Gi", bind=FULL),
         )
         got = given(IDLE, wish, rule(scope=CONTAINER, bind=FULL))
@@ -371,8 +371,8 @@ class TestInitContainers:
     def test_may_use_what_later_containers_use(self) -> None:
         """Amounts are those of the peak, on each NUMA node."""
         wish = pod(
-            container("one", Role.INIT, cpu="8", memory="1Gi"),
-            container("two", Role.INIT, cpu="7", memory="9Gi"),
+            container("one", ContainerRole.INIT, cpu="8", memory="1Gi"),
+            container("two", ContainerRole.INIT, cpu="7", memory="9Gi"),
             container("a", cpu="8", memory="2Gi"),
         )
         got = given(IDLE, wish, rule(scope=CONTAINER, strategy=Strategy.MOST_ALLOCATED))
@@ -382,8 +382,8 @@ class TestInitContainers:
     def test_run_beside_sidecars(self) -> None:
         """A sidecar that starts before keeps its CPUs from them."""
         wish = pod(
-            container("side", Role.SIDECAR, cpu="4", bind=FULL),
-            container("init", Role.INIT, cpu="4", bind=FULL),
+            container("side", ContainerRole.SIDECAR, cpu="4", bind=FULL),
+            container("init", ContainerRole.INIT, cpu="4", bind=FULL),
             container("a", cpu="4", bind=FULL),
             container("b", cpu="8", bind=FULL),
         )
@@ -400,9 +400,11 @@ class TestInitContainers:
 
     def test_do_not_make_the_pod_hold_more_than_there_is(self) -> None:
         """An init container in the pool and an app container with CPUs of its own take turns."""
-        wish = pod(container("init", Role.INIT, cpu="7500m"), container("a", cpu="8", bind=FULL))
+        wish = pod(
+            container("init", ContainerRole.INIT, cpu="7500m"), container("a", cpu="8", bind=FULL)
+        )
         under = rule(scope=CONTAINER, bind=FULL, strategy=Strategy.MOST_ALLOCATED)
-        ledger = Ledger.of(facts_of_layout(TWO, ratios={"cpu": 1.5}), {"o": bound(TWO, "8-15")})
+        ledger = NodeLedger.of(facts_of_layout(TWO, ratios={"cpu": 1.5}), {"o": bound(TWO, "8-15")})
         got = given(ledger, wish, under)
         assert got.total.zones == {0: {"cpu": 8000}}
         assert ledger.with_pod("it", got).free_zones[0]["cpu"] == 0
@@ -415,13 +417,13 @@ class TestAmplified:
 
     def test_pods_in_pools_get_amplified_time(self) -> None:
         """Eight CPUs count as twelve."""
-        ledger = Ledger.of(self.FACTS, {})
+        ledger = NodeLedger.of(self.FACTS, {})
         assert given(ledger, pod(cpu="12"), rule()).total.zones == {0: {"cpu": 12000}}
         refused(ledger, pod(cpu="12001m"), rule())
 
     def test_bound_cpus_are_no_more_than_there_are(self) -> None:
         """And cost the amplified price."""
-        ledger = Ledger.of(self.FACTS, {})
+        ledger = NodeLedger.of(self.FACTS, {})
         assert given(ledger, pod(cpu="8"), rule(bind=FULL)).total.zones == {0: {"cpu": 8000}}
         assert refused(ledger, pod(cpu="9"), rule(bind=FULL)).why is Why.UNALIGNED
         crowded = holding(ledger, unbound(0b11, cpu=3000))
@@ -468,4 +470,4 @@ class TestRating:
         """Also on nodes without any figures."""
         for under in (rule(BEST_EFFORT), rule(NONE), rule(NONE, bind=FULL)):
             assert 0 <= rate(IDLE, given(IDLE, wish, under), under) <= 100
-        assert rate(Ledger.of(NodeFacts(node="bare"), {}), Allotment(), rule()) == 0
+        assert rate(NodeLedger.of(NodeFacts(node="bare"), {}), Allotment(), rule()) == 0

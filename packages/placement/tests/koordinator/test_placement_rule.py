@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 from numakube_placement.koordinator.annotation_values import (
     Arbiter,
@@ -17,7 +17,12 @@ from numakube_placement.koordinator.annotation_values import (
     Strategy,
 )
 from numakube_placement.koordinator.node_facts import CpuLayout, CpuPlace, DevicePlace, NodeFacts
-from numakube_placement.koordinator.placement_rule import Refusal, Rule, Why, rule_for
+from numakube_placement.koordinator.placement_rule import (
+    PlacementRefusal,
+    PlacementRule,
+    Why,
+    rule_for,
+)
 from numakube_placement.koordinator.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 
 NONE, BEST, RESTRICTED, SINGLE = TopologyPolicy
@@ -79,9 +84,9 @@ def expected(pod: tuple[str, str], label: tuple[str, str], kubelet: tuple[str, s
     )
 
 
-def told(answer: Rule | Refusal) -> Any:
+def told(answer: PlacementRule | PlacementRefusal) -> Any:
     """Return *answer* in the form of `expected`."""
-    if isinstance(answer, Refusal):
+    if isinstance(answer, PlacementRefusal):
         assert answer.detail
         return answer.why
     if answer.arbiter is Arbiter.NOBODY:
@@ -113,23 +118,23 @@ def test_every_cell_of_pod_label_and_kubelet(pod: TopologyPolicy, kubelet: Topol
         ), (scope, label, scope_of_label, scope_of_kubelet)
 
 
-def refused(wish: PodWish, facts: NodeFacts = NODE) -> Refusal:
+def refused(wish: PodWish, facts: NodeFacts = NODE) -> PlacementRefusal:
     """Return why *wish* is refused."""
     answer = rule_for(wish, facts)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, PlacementRefusal)
     return answer
 
 
-def ruled(wish: PodWish, facts: NodeFacts = NODE, **options: Any) -> Rule:
+def ruled(wish: PodWish, facts: NodeFacts = NODE, **options: Any) -> PlacementRule:
     """Return the rule for *wish*."""
     answer = rule_for(wish, facts, **options)
-    assert isinstance(answer, Rule)
+    assert isinstance(answer, PlacementRule)
     return answer
 
 
 def container(name: str, cpu: int, **more: Any) -> ContainerWish:
     """Return the wish of a container for *cpu* thousandths."""
-    parts: dict[str, Any] = {"role": Role.APP, "cpus": CpuWish(bound=True), **more}
+    parts: dict[str, Any] = {"role": ContainerRole.APP, "cpus": CpuWish(bound=True), **more}
     return ContainerWish(name=name, requests={"cpu": cpu}, **parts)
 
 
@@ -328,7 +333,7 @@ def test_with_scope_container_each_container_is_checked_by_itself() -> None:
 def test_ignored_containers_and_parts_for_init_containers_are_not_bound() -> None:
     """They do not stand in the way."""
     wish = scoped(
-        container("setup", 100, role=Role.INIT),
+        container("setup", 100, role=ContainerRole.INIT),
         container("main", 2000),
         container("mesh", 300, ignored=True),
     )

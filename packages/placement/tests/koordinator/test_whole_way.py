@@ -18,9 +18,9 @@ from numakube.values.topology_policy import POLICY_BY_API_NAME, TopologyScope
 from numakube_placement.koordinator.allotments import allotment_of, annotations_for
 from numakube_placement.koordinator.annotation_values import Arbiter
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import admit
-from numakube_placement.koordinator.placement_rule import Refusal, rule_for
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, rule_for
 from numakube_placement.koordinator.read_pod import wish_of
 
 DEVICES = tuple(
@@ -93,14 +93,14 @@ def pods(draw: st.DrawFn) -> Pod:
     )
 
 
-def bound(pod: Pod, facts: NodeFacts, ledger: Ledger) -> tuple[Pod, Allotment] | None:
+def bound(pod: Pod, facts: NodeFacts, ledger: NodeLedger) -> tuple[Pod, Allotment] | None:
     """Return *pod* as the API server has it after it was bound, and what it was given."""
     wish = wish_of(pod)
     rule = rule_for(wish, facts)
-    if isinstance(rule, Refusal) or rule.arbiter is not Arbiter.SCHEDULER:
+    if isinstance(rule, PlacementRefusal) or rule.arbiter is not Arbiter.SCHEDULER:
         return None
     answer = admit(ledger, wish, rule)
-    if isinstance(answer, Refusal):
+    if isinstance(answer, PlacementRefusal):
         return None
     written = pod.metadata.annotations | annotations_for(pod, wish, rule, answer, facts)
     metadata = msgspec.structs.replace(pod.metadata, annotations=written)
@@ -114,7 +114,7 @@ def test_a_scheduler_that_starts_reads_what_the_last_one_gave(
 ) -> None:
     """Pod by pod; so the ledger after a crash is the ledger before it."""
     facts = replace(NODE, label_scope=scope)
-    before = Ledger.of(facts, {})
+    before = NodeLedger.of(facts, {})
     after: dict[str, Allotment] = {}
     for number, pod in enumerate(wanted):
         done = bound(pod, facts, before)
@@ -129,4 +129,4 @@ def test_a_scheduler_that_starts_reads_what_the_last_one_gave(
         assert wish_of(stored).problems == ()
         if read is not None:
             after[str(number)] = read
-    assert Ledger.of(facts, after).key == before.key
+    assert NodeLedger.of(facts, after).key == before.key

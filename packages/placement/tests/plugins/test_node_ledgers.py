@@ -19,7 +19,7 @@ from numakube.scheduling.cycle import Chosen
 from numakube.testing import running
 from numakube.topology.allotments import Allotment
 from numakube_placement.koordinator.allotments import allotment_of
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 
 NODES = {
     "plain": {},
@@ -150,7 +150,7 @@ class Turmoil(RuleBasedStateMachine):
             expected = holdings([*there, *coming])
             ledger = self.scheduler.numa.ledgers.of(node)
             assert ledger.allotments == expected
-            assert ledger.key == Ledger.of(ledger.facts, expected).key
+            assert ledger.key == NodeLedger.of(ledger.facts, expected).key
 
     @invariant()
     def no_cpu_is_given_twice_and_no_zone_gives_more_than_it_has(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import CpuExclusive
 from numakube.values.resources import add_amounts, amounts_of, largest_amounts
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -16,7 +16,7 @@ from numakube_placement.koordinator.annotation_values import (
     Exclusive,
     Strategy,
 )
-from numakube_placement.koordinator.placement_rule import Rule
+from numakube_placement.koordinator.placement_rule import PlacementRule
 from numakube_placement.koordinator.pod_wish import ContainerWish, CpuWish, DeviceWish, PodWish
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ def rule(
     bind: BindPolicy = BindPolicy.NONE,
     required: bool = False,
     strategy: Strategy = Strategy.LEAST_ALLOCATED,
-) -> Rule:
+) -> PlacementRule:
     """Return a rule under which our scheduler decides."""
-    return Rule(
+    return PlacementRule(
         arbiter=Arbiter.SCHEDULER,
         policy=policy,
         scope=scope,
@@ -50,7 +50,7 @@ def rule(
 
 def container(
     name: str,
-    role: Role = Role.APP,
+    role: ContainerRole = ContainerRole.APP,
     *,
     bind: BindPolicy = BindPolicy.NONE,
     required: BindPolicy = BindPolicy.NONE,
@@ -98,24 +98,27 @@ def requests_of(*containers: ContainerWish) -> Mapping[str, int]:
     sidecars: Mapping[str, int] = {}
     peak: Mapping[str, int] = {}
     for wish in containers:
-        if wish.role is Role.SIDECAR:
+        if wish.role is ContainerRole.SIDECAR:
             sidecars = add_amounts(sidecars, wish.requests)
             peak = largest_amounts(peak, sidecars)
-        elif wish.role is Role.INIT:
+        elif wish.role is ContainerRole.INIT:
             peak = largest_amounts(peak, add_amounts(sidecars, wish.requests))
-    apps = [wish.requests for wish in containers if wish.role is Role.APP]
+    apps = [wish.requests for wish in containers if wish.role is ContainerRole.APP]
     return largest_amounts(peak, add_amounts(sidecars, *apps))
 
 
 def pods(
-    *, bind: BindPolicy, required: bool = False, roles: tuple[Role, ...] = tuple(Role)
+    *,
+    bind: BindPolicy,
+    required: bool = False,
+    roles: tuple[ContainerRole, ...] = tuple(ContainerRole),
 ) -> st.SearchStrategy[PodWish]:
     """Draw a pod of one to three small containers; bound ones ask for whole CPUs."""
     cpu = st.sampled_from([0, 1000, 2000, 3000, 4000] if bind else [0, 300, 1000, 2700])
     one = st.tuples(st.sampled_from(roles), cpu, st.sampled_from([0, 1, 3]))
 
-    def build(parts: list[tuple[Role, int, int]], exclusive: CpuExclusive) -> PodWish:
-        parts.sort(key=lambda part: part[0] is Role.APP)
+    def build(parts: list[tuple[ContainerRole, int, int]], exclusive: CpuExclusive) -> PodWish:
+        parts.sort(key=lambda part: part[0] is ContainerRole.APP)
         must = bind if required else BindPolicy.NONE
         containers = [
             container(f"c{at}", role, bind=bind, required=must, cpu=f"{milli}m", memory=f"{gib}Gi")

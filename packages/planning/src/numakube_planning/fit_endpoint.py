@@ -31,7 +31,7 @@ import msgspec
 from aiohttp import web
 
 from numakube.api.codec import convert, decode_tree
-from numakube.api.fit_question import HOLD, PATH, STAND_IN, FitQuestion, NewNodes, PodSet
+from numakube.api.fit_question import HOLD, PATH, STAND_IN, AskedPodSet, FitQuestion, NewNodes
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.nrt import NodeResourceTopology
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
     from numakube.api.fit_question import Hold
     from numakube.api.pod import Pod
-    from numakube.apps.debugging.annex_endpoints import Holder, ServingProgram
+    from numakube.apps.debugging.annex_endpoints import RoomHolder, ServingProgram
     from numakube.apps.debugging.documents import Speaker
     from numakube.apps.host.endpoint_access import Access
     from numakube.kube.clock import Clock
@@ -205,7 +205,7 @@ _OPAQUE: Final = (Node, NodeResourceTopology, PodStatus, Volume, VolumeMount, En
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _AskedPods:
     """The pods of a question.
 
     Attributes:
@@ -222,10 +222,12 @@ class _Asked:
         """Whether room for some of them is there already."""
         return len(self.missing) < len(self.pods)
 
-    def of_gang(self, key: object) -> _Asked:
+    def of_gang(self, key: object) -> _AskedPods:
         """Return those that belong to one gang."""
         pods = [one for one in self.pods if gang_key(one) == key]
-        return _Asked(self.question, pods, [one for one in self.missing if gang_key(one) == key])
+        return _AskedPods(
+            self.question, pods, [one for one in self.missing if gang_key(one) == key]
+        )
 
     def known_with(self, members: Members) -> int:
         """Return how many pods a gang has with these."""
@@ -251,7 +253,7 @@ def fit_of(program: ServingProgram) -> Endpoints:
     if known is None:
         return _Nothing()
     holds, members = known.holds, known.members
-    return Fit(known.engine, known.speaker, holds, members, clock=program.client.clock)
+    return FitEndpoint(known.engine, known.speaker, holds, members, clock=program.client.clock)
 
 
 class _Nothing(Endpoints):
@@ -263,7 +265,7 @@ class _Nothing(Endpoints):
         return []
 
 
-class Fit(Endpoints):
+class FitEndpoint(Endpoints):
     """The endpoint of a scheduler, or of an extender, which keeps no room."""
 
     called_by_tools = True
@@ -272,7 +274,7 @@ class Fit(Endpoints):
         self,
         engine: Engine,
         speaker: Speaker,
-        holds: Holder | None,
+        holds: RoomHolder | None,
         members: GangMembers,
         *,
         clock: Clock,
@@ -296,7 +298,7 @@ class Fit(Endpoints):
             besides = self._nodes_of(question)
             hold, holds = question.hold, self._holds
             missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
-            trials = self._try(_Asked(question, pods, missing), besides) if missing else []
+            trials = self._try(_AskedPods(question, pods, missing), besides) if missing else []
         except NumakubeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         if hold is not None and holds is not None:
@@ -315,7 +317,7 @@ class Fit(Endpoints):
             limits = f"between 0 and {LONGEST_HOLD:.0f} seconds"
             raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
 
-    def _try(self, asked: _Asked, besides: list[NewNode]) -> list[Trial]:
+    def _try(self, asked: _AskedPods, besides: list[NewNode]) -> list[Trial]:
         question, ends = asked.question, self._clock.monotonic() + LONGEST_SECONDS
         preempting = question.preemption
         with trying(self._engine, besides=besides, preempting=preempting) as trials:
@@ -334,7 +336,7 @@ class Fit(Endpoints):
             raise web.HTTPServiceUnavailable(text=f"{why}\n", headers={"Retry-After": "5"})
         return pod
 
-    def _try_gang(self, trials: Trials, asked: _Asked) -> list[Trial]:
+    def _try_gang(self, trials: Trials, asked: _AskedPods) -> list[Trial]:
         """Try pods of one gang, beside those members that wait already."""
         new, cluster = asked.missing, self._engine.cluster
         gang, members = gang_of(new[0], cluster.objects), self._members.of(new[0])
@@ -413,14 +415,14 @@ def _wanted(question: FitQuestion) -> Iterator[Pod]:
     if (question.pod is not None) + bool(question.pods) + bool(sets) != 1:
         raise InvalidValue("the question has to have either pods, pod or podSets")
     if question.pod is not None:
-        sets = (PodSet(pod=question.pod, count=question.count),)
+        sets = (AskedPodSet(pod=question.pod, count=question.count),)
     for one in sets:
         if not 1 <= one.count <= MOST_PODS:
             raise InvalidValue(f"count: {one.count} is not between 1 and {MOST_PODS}")
     return chain(question.pods, *map(_pods_in, sets))
 
 
-def _pods_in(pods: PodSet) -> Iterable[Pod]:
+def _pods_in(pods: AskedPodSet) -> Iterable[Pod]:
     """Return so many pods of a kind; one that exists stands for itself."""
     exists = pods.count == 1 and pods.pod.metadata.uid
     return [pods.pod] if exists else copies(pods.pod, pods.count)
@@ -444,7 +446,7 @@ def _as_new(pod: Pod, uid: str, hold: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=named, spec=spec)
 
 
-def _keep(holds: Holder, hold: Hold, missing: Sequence[PodInfo], trials: list[Trial]) -> None:
+def _keep(holds: RoomHolder, hold: Hold, missing: Sequence[PodInfo], trials: list[Trial]) -> None:
     """Keep room for all that were *missing*, if all of them fit; without time, keep none."""
     if not hold.seconds:
         holds.release(hold.name)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Document, Explanation
-from numakube.insight.explain.explanation_text import EMPTY, Line, Role, table_lines
+from numakube.insight.explain.explanation_text import EMPTY, Line, LineRole, table_lines
 from numakube.insight.explain.kubelet_steps import with_nodes_like
-from numakube.insight.explain.pod_explanation import Options, explain
+from numakube.insight.explain.pod_explanation import ExplainOptions, explain
 from numakube.insight.how_many_fit import copies, place, room_for
 from numakube.insight.unknown_zones import why_unknown
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods
@@ -115,7 +115,7 @@ def _next(
     engine = make(facts)
     place(engine, copies(pod, count))
     (last,) = copies(pod, 1, of="next")
-    return explain(facts, engine, Subject(last, planned=True), Options(changes=False))
+    return explain(facts, engine, Subject(last, planned=True), ExplainOptions(changes=False))
 
 
 def _limits(refused: Explanation) -> tuple[Limit, ...]:
@@ -178,7 +178,7 @@ def _on_another(
 
 def room_lines(answer: HowManyMore, *, wide: bool = False) -> Iterator[Line]:
     """Yield the answer for people; *wide* names all nodes."""
-    yield Line(_title(answer), Role.TITLE)
+    yield Line(_title(answer), LineRole.TITLE)
     if answer.unknown:
         yield Line(
             f"Whether {counted(answer.unknown, 'more pod')} would fit is not known:"

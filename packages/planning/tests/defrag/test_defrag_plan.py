@@ -29,18 +29,18 @@ from numakube_planning.defrag.defrag_plan import (
     MOVABLE,
     MovablePods,
     Move,
-    Plan,
-    Step,
+    MovePlan,
+    MoveStep,
     costs_of,
     may_move,
 )
 
-PLAN = Plan(
+PLAN = MovePlan(
     2,
     nodes=["n0", "n3"],
     steps=[
-        Step("n0", (Move("default/a", "n0", "n1"), Move("default/b", "n0", "n2"))),
-        Step("n3", (Move("default/c", "n3", "n1"),)),
+        MoveStep("n0", (Move("default/a", "n0", "n1"), Move("default/b", "n0", "n2"))),
+        MoveStep("n3", (Move("default/c", "n3", "n1"),)),
     ],
 )
 CREATED = "2026-03-01T10:00:00Z"

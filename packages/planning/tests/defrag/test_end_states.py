@@ -15,7 +15,7 @@ from numakube.insight.how_many_fit import copies, room_for
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import World, kubelet_settings, pod
-from numakube_planning.defrag.defrag_plan import Move, Plan
+from numakube_planning.defrag.defrag_plan import Move, MovePlan
 from numakube_planning.defrag.plan_making import plan_for_waiting, plan_moves
 from numakube_planning.defrag.what_if_cluster import WantedPods, WhatIfCluster
 
@@ -42,7 +42,7 @@ def places(world: World, wanted: Pod) -> int:
     return sum(room_for(engine_of(world.facts()), wanted).values())
 
 
-def plan_for(world: World, wanted: Pod, count: int) -> Plan:
+def plan_for(world: World, wanted: Pod, count: int) -> MovePlan:
     """Return the plan for so many pods."""
     return plan_moves(engine_of(world.facts()), copies(wanted, count))
 

@@ -17,7 +17,7 @@ from numakube.insight.how_many_fit import copies
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, REQUIRED_TOPOLOGY
 from numakube.testing import World, pod
-from numakube_planning.defrag.defrag_plan import MOVABLE, Plan
+from numakube_planning.defrag.defrag_plan import MOVABLE, MovePlan
 from numakube_planning.defrag.plan_making import gang_members, plan_for_waiting, plan_moves
 
 
@@ -31,7 +31,7 @@ def world_of(*nodes: tuple[Pod, ...]) -> World:
     return world
 
 
-def plan_for(world: World, cpu: str = "3", count: int = 1) -> Plan:
+def plan_for(world: World, cpu: str = "3", count: int = 1) -> MovePlan:
     """Return the plan for pods with so many CPUs."""
     return plan_moves(engine_of(world.facts()), copies(pod("wanted", cpu=cpu), count))
 

@@ -17,7 +17,7 @@ from numakube.api.pod import Pod, PodResourceClaim
 from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import GPU, World, pod
 from numakube_planning.audit import audit
-from numakube_planning.defrag.defrag_plan import MOVABLE, Move, Plan, on_known_zones
+from numakube_planning.defrag.defrag_plan import MOVABLE, Move, MovePlan, on_known_zones
 from numakube_planning.defrag.plan_making import (
     plan_alignment,
     plan_moves,
@@ -27,7 +27,7 @@ from numakube_planning.defrag.plan_making import (
 )
 
 
-def moves_of(plan: Plan) -> list[Move]:
+def moves_of(plan: MovePlan) -> list[Move]:
     return [move for step in plan.steps for move in step.moves]
 
 
@@ -140,7 +140,7 @@ def scattered(wide: Pod, *more: str) -> World:
     return world
 
 
-def alignment(world: World, name: str = "wide") -> Plan:
+def alignment(world: World, name: str = "wide") -> MovePlan:
     facts = world.facts()
     one = next(each for each in world.pods if each.metadata.name == name)
     return plan_alignment(facts, engine_of(facts), one)

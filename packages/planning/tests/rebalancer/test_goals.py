@@ -13,7 +13,7 @@ from packages.planning.tests.defrag.test_opened_room import world_of
 from numakube.api.pod import Pod, PodCondition
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.testing import GPU, World, pod
-from numakube_planning.defrag.defrag_plan import Plan
+from numakube_planning.defrag.defrag_plan import MovePlan
 from numakube_planning.rebalancer.goals import (
     Goal,
     HourlyBudget,
@@ -42,11 +42,11 @@ def full(*waiting: Pod) -> World:
     return world
 
 
-def choice(world: World, most: int = 6, **goals: bool) -> tuple[Goal, Plan] | None:
+def choice(world: World, most: int = 6, **goals: bool) -> tuple[Goal, MovePlan] | None:
     return chosen(world.facts(), most, **{"waiting": True, "stranded": False, **goals})
 
 
-def why(found: tuple[Goal, Plan] | None) -> str:
+def why(found: tuple[Goal, MovePlan] | None) -> str:
     return found[0].why if found is not None else ""
 
 

@@ -22,13 +22,13 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
-from numakube_planning.defrag.defrag_plan import Move, Plan
+from numakube_planning.defrag.defrag_plan import Move, MovePlan
 from numakube_planning.defrag.plan_making import plan_moves
 from numakube_planning.defrag.what_if_cluster import again
 from numakube_planning.rebalancer.pod_moving import (
     CORDONED,
     SETTLING_SECONDS,
-    Follower,
+    PlanFollower,
     without_cordons,
 )
 
@@ -86,11 +86,11 @@ def as_it_came_out(move: Move, node: str) -> Move:
     return Move(move.pod, move.from_node, node, move.closed)
 
 
-async def applied(world: World, wanted: Pod, count: int, seed: int) -> tuple[str, Plan, int]:
+async def applied(world: World, wanted: Pod, count: int, seed: int) -> tuple[str, MovePlan, int]:
     """Carry out a plan; return why it was given up, the plan, and how many pods were evicted."""
     mover = DiceMover(world, seed)
 
-    def plan(facts: ClusterFacts, most: int) -> Plan:
+    def plan(facts: ClusterFacts, most: int) -> MovePlan:
         del facts, most
         return plan_for(world, wanted, count)
 
@@ -98,7 +98,7 @@ async def applied(world: World, wanted: Pod, count: int, seed: int) -> tuple[str
         return world.facts()
 
     begun = plan_for(world, wanted, count)
-    follower = Follower(mover=mover, look=look, plan=plan)  # type: ignore[arg-type]
+    follower = PlanFollower(mover=mover, look=look, plan=plan)  # type: ignore[arg-type]
     departure = await follower.follow(begun, world.facts())
     return departure, begun, len(mover.moves)
 
@@ -142,8 +142,8 @@ async def test_nobody_is_evicted_once_the_end_cannot_be_reached() -> None:
         return world.facts()
 
     mover = DiceMover(world)
-    promised = Plan(2, nodes=["n0", "n1"], steps=[*begun.steps, *begun.steps])
-    follower = Follower(
+    promised = MovePlan(2, nodes=["n0", "n1"], steps=[*begun.steps, *begun.steps])
+    follower = PlanFollower(
         mover=mover,  # type: ignore[arg-type]
         look=look,
         plan=lambda _facts, _most: plan_for(world, wanted, 2),
@@ -181,7 +181,7 @@ async def test_what_is_left_is_planned_without_the_cordons_of_the_plan_itself() 
             cordoned(world, name)
         return world.facts()
 
-    follower = Follower(
+    follower = PlanFollower(
         mover=DiceMover(world),  # type: ignore[arg-type]
         look=look,
         plan=lambda facts, _most: plan_moves(engine_of(facts), copies(wanted, 2)),

@@ -42,8 +42,8 @@ from numakube_planning.simulation.simulator import simulate
 from numakube_planning.simulation.virtual_node import NodeFactory
 from numakube_planning.simulation.workload import (
     Arrival,
+    ArrivingWork,
     OwnerKind,
-    Workload,
     check_simulated,
     workload_of_mix,
 )
@@ -164,7 +164,7 @@ def test_a_cluster_that_is_simulated_from_its_facts_ends_where_it_is(seed: int) 
     world = _busy_world(seed)
     facts = world.facts()
     cluster = cluster_of(facts, "bundle")
-    result = simulate(cluster, Workload(arrivals=()), scheduler_arm("numakube"))
+    result = simulate(cluster, ArrivingWork(arrivals=()), scheduler_arm("numakube"))
     assert result.rejections == {}
     assert result.pods_by_node == tuple(len(facts.pods_on(name)) for name in sorted(facts.nodes))
     for node in cluster.nodes:
@@ -238,17 +238,19 @@ def test_changes_take_nodes_away_and_send_their_pods_elsewhere() -> None:
     assert str(changes) == (
         "policy=restricted, +1x 2 sockets, 8 cores, smt 2, 64Gi, gpu 4, node-0 drained"
     )
-    after, workload = changed(cluster, Workload(arrivals=()), changes)
+    after, workload = changed(cluster, ArrivingWork(arrivals=()), changes)
     assert [node.name for node in after.nodes] == ["node-0", "node-1", "new-a-000"]
     assert {node.config.topology_manager_policy for node in after.nodes} == {"restricted"}
     assert len(workload.arrivals) == there
     result = simulate(after, workload, scheduler_arm("numakube"))
     assert result.pods_by_node[0] == 0
     assert result.ran == there
-    removed, _ = changed(cluster, Workload(arrivals=()), Changes(kubelet={}, removed=["node-0"]))
+    removed, _ = changed(
+        cluster, ArrivingWork(arrivals=()), Changes(kubelet={}, removed=["node-0"])
+    )
     assert [node.name for node in removed.nodes] == ["node-1"]
     with pytest.raises(ConfigError, match="there is no node 'node-9'; there are node-0, node-1"):
-        changed(cluster, Workload(arrivals=()), Changes(kubelet={}, drained=["node-9"]))
+        changed(cluster, ArrivingWork(arrivals=()), Changes(kubelet={}, drained=["node-9"]))
 
 
 def test_estimates_have_the_confidence_interval_of_student() -> None:
@@ -265,7 +267,7 @@ def test_a_volume_whose_claim_is_known_of_the_cluster_can_be_simulated() -> None
     one = pod("a")
     volumes = (Volume(name="data", persistent_volume_claim=source),)
     one = msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, volumes=volumes))
-    workload = Workload(arrivals=(Arrival(at=0.0, pod=one),))
+    workload = ArrivingWork(arrivals=(Arrival(at=0.0, pod=one),))
     check_simulated(workload, {"default/data"})
     with pytest.raises(MalformedObject, match=r"Pod default/a: spec.volumes\[0\].persistent"):
         check_simulated(workload, {"other/data"})
@@ -296,7 +298,7 @@ def test_nodes_like_another_have_its_machine_its_kubelet_and_its_daemons() -> No
     world.run(pod("works", cpu="2"), "old")
     cluster = cluster_of(world.facts(), "cluster")
     changes = Changes(kubelet={}, added=["2x like old", "old; policy=best-effort"])
-    more, workload = changed(cluster, Workload(arrivals=()), changes)
+    more, workload = changed(cluster, ArrivingWork(arrivals=()), changes)
     old, *new = more.nodes
     assert [node.name for node in new] == ["new-a-000", "new-a-001", "new-b-000"]
     assert {node.labels["kubernetes.io/hostname"] for node in new} == {node.name for node in new}

@@ -17,8 +17,8 @@ from numakube.testing.pods import pod, running
 from numakube_planning.simulation.compared_schedulers import SCHEDULERS, Arm, scheduler_arm
 from numakube_planning.simulation.run_measures import RunResult
 from numakube_planning.simulation.simulated_cluster import RunningPod, SimulatedCluster
-from numakube_planning.simulation.simulator import Options, simulate
-from numakube_planning.simulation.workload import Arrival, OwnerKind, Workload
+from numakube_planning.simulation.simulator import SimulatorOptions, simulate
+from numakube_planning.simulation.workload import Arrival, ArrivingWork, OwnerKind
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi, gpu 2"
 """Two NUMA nodes with 8 CPUs each; the first keeps two for the system."""
@@ -35,15 +35,15 @@ def _cluster(nodes: int = 1, *, words: str = "", present: tuple[RunningPod, ...]
     return SimulatedCluster(nodes=tuple(made), running=present)
 
 
-def _workload(*arrivals: Arrival) -> Workload:
-    return Workload(arrivals=arrivals)
+def _workload(*arrivals: Arrival) -> ArrivingWork:
+    return ArrivingWork(arrivals=arrivals)
 
 
 def _come(one: Pod, at: float = 0.0, **more: Any) -> Arrival:
     return Arrival(at=at, pod=one, **more)
 
 
-def _mix(seed: int, count: int = 15) -> Workload:
+def _mix(seed: int, count: int = 15) -> ArrivingWork:
     """Return pods of several kinds, some of which end."""
     rng = np.random.default_rng(seed)
     arrivals = []
@@ -62,7 +62,7 @@ def _mix(seed: int, count: int = 15) -> Workload:
     return _workload(*sorted(arrivals, key=lambda arrival: arrival.at))
 
 
-def _run(workload: Workload, arm: str | Arm = "numakube", **more: Any) -> RunResult:
+def _run(workload: ArrivingWork, arm: str | Arm = "numakube", **more: Any) -> RunResult:
     cluster = more.pop("cluster", None) or _cluster(more.pop("nodes", 1))
     chosen = scheduler_arm(arm) if isinstance(arm, str) else arm
     return simulate(cluster, workload, chosen, **more)
@@ -134,7 +134,7 @@ def test_owners_replace_rejected_pods_each_in_its_own_way(
     result = _run(
         _workload(_come(big, owner=owner, backoff_limit=3)),
         BLIND,
-        options=Options(most_rejections=7),
+        options=SimulatorOptions(most_rejections=7),
     )
     assert result.rejections == {"TopologyAffinityError": rejections}
     assert (result.never_placed, result.given_up) == (1, 1)
@@ -200,5 +200,7 @@ def test_a_stricter_policy_rejects_what_runs_and_its_owner_replaces_it() -> None
 
 def test_the_latest_moment_ends_a_run() -> None:
     """Nothing happens after the latest moment."""
-    result = _run(_workload(_come(pod("a")), _come(pod("b"), 50.0)), options=Options(until=10.0))
+    result = _run(
+        _workload(_come(pod("a")), _come(pod("b"), 50.0)), options=SimulatorOptions(until=10.0)
+    )
     assert (result.pods, result.ran) == (1, 1)

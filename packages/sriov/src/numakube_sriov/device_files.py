@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from numakube.node.host_files import Mount
+    from numakube.node.host_files import HostMount
     from numakube.node.pci.network_devices import VdpaDevice
-    from numakube_sriov.device_pools import Pool, Selector
-    from numakube_sriov.host_scan import Member
-    from numakube_sriov.pci_discovery import Candidate, Facts
+    from numakube_sriov.device_pools import DeviceSelectorSpec, SriovPool
+    from numakube_sriov.host_scan import PoolMember
+    from numakube_sriov.pci_discovery import Facts, FoundFunction
 
 
 VHOST_NET: Final = "/dev/vhost-net"
@@ -59,7 +59,7 @@ class Description:
     """
 
     nodes: list[DeviceFile] = field(default_factory=list)
-    mounts: list[Mount] = field(default_factory=list)
+    mounts: list[HostMount] = field(default_factory=list)
     envs: dict[str, str] = field(default_factory=dict)
     info: dict[str, Mapping[str, str]] = field(default_factory=dict)
     rdma: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Description:
         self.nodes += [DeviceFile(path, path) for path in paths]
 
 
-def describe(pool: Pool, member: Member, facts: Facts) -> Description:
+def describe(pool: SriovPool, member: PoolMember, facts: Facts) -> Description:
     """Return what a container needs to use *member*."""
     description = Description()
     description.add("generic", {"deviceID": member.id})
@@ -89,7 +89,11 @@ def describe(pool: Pool, member: Member, facts: Facts) -> Description:
 
 
 def _describe(
-    description: Description, pool: Pool, candidate: Candidate, selector: Selector, facts: Facts
+    description: Description,
+    pool: SriovPool,
+    candidate: FoundFunction,
+    selector: DeviceSelectorSpec,
+    facts: Facts,
 ) -> None:
     if pool.type is not DeviceType.AUXILIARY:
         _user_space(description, candidate)
@@ -103,7 +107,7 @@ def _describe(
         _vhost_net(description, candidate, facts)
 
 
-def _user_space(description: Description, candidate: Candidate) -> None:
+def _user_space(description: Description, candidate: FoundFunction) -> None:
     """Add the files by which programs drive a function themselves."""
     driver = candidate.function.driver
     if driver == _VFIO_DRIVER:
@@ -119,7 +123,7 @@ def _user_space(description: Description, candidate: Candidate) -> None:
         description.add("uio", {"mount": path} if path else {}, [path] if path else ())
 
 
-def _of_driver(description: Description, candidate: Candidate) -> None:
+def _of_driver(description: Description, candidate: FoundFunction) -> None:
     if candidate.function.driver in (_VFIO_DRIVER, *_UIO_DRIVERS):
         return
     paths = driver_devices(candidate.folder)
@@ -127,7 +131,7 @@ def _of_driver(description: Description, candidate: Candidate) -> None:
         description.add("dev", {"nodes": ",".join(paths)}, paths)
 
 
-def _vdpa(description: Description, candidate: Candidate, facts: Facts) -> None:
+def _vdpa(description: Description, candidate: FoundFunction, facts: Facts) -> None:
     device = facts.vdpa(candidate)
     if device is None:
         description.warnings.append(f"{candidate.id} has no vDPA device")
@@ -138,7 +142,7 @@ def _vdpa(description: Description, candidate: Candidate, facts: Facts) -> None:
     description.add("vdpa", {"mount": device.path} if is_reachable else {}, paths)
 
 
-def _rdma(description: Description, candidate: Candidate, facts: Facts) -> None:
+def _rdma(description: Description, candidate: FoundFunction, facts: Facts) -> None:
     devices = facts.rdma(candidate)
     description.rdma = devices
     names = [name for device in devices for name in facts.rdma_files(device)]
@@ -153,7 +157,7 @@ def _rdma(description: Description, candidate: Candidate, facts: Facts) -> None:
     description.add("rdma", info, paths)
 
 
-def _vhost_net(description: Description, candidate: Candidate, facts: Facts) -> None:
+def _vhost_net(description: Description, candidate: FoundFunction, facts: Facts) -> None:
     host = facts.host
     if not host.has(VHOST_NET):
         description.warnings.append(
@@ -164,7 +168,7 @@ def _vhost_net(description: Description, candidate: Candidate, facts: Facts) -> 
     description.add("vhost", info, (VHOST_NET, TUN) if host.has(TUN) else ())
 
 
-def _extra(additional: Mapping[str, Mapping[str, str]], member: Member) -> Mapping[str, str]:
+def _extra(additional: Mapping[str, Mapping[str, str]], member: PoolMember) -> Mapping[str, str]:
     key = member.candidate.function.address if member.candidate is not None else member.id
     return {**additional.get(EVERY_DEVICE, {}), **additional.get(key, {})}
 
@@ -174,7 +178,7 @@ INFO_VERSION: Final = "1.1.0"
 _MODE: Final = 0o444
 
 
-def info_file(folder: Path, pool: Pool, id_: str) -> Path:
+def info_file(folder: Path, pool: SriovPool, id_: str) -> Path:
     """Return the file of a device."""
     resource, device = pool.resource.replace("/", "-"), id_.replace("/", "-")
     return folder / f"{resource}-{device}-device.json"
@@ -194,7 +198,9 @@ def info_text(address: str, description: Description) -> str:
     return _info_document("pci", entry)
 
 
-def save_info(folder: Path, pool: Pool, id_: str, address: str, description: Description) -> None:
+def save_info(
+    folder: Path, pool: SriovPool, id_: str, address: str, description: Description
+) -> None:
     """Write the file of a device.
 
     Raises:
@@ -203,7 +209,7 @@ def save_info(folder: Path, pool: Pool, id_: str, address: str, description: Des
     replace_file(info_file(folder, pool, id_), info_text(address, description), mode=_MODE)
 
 
-def forget_info(folder: Path, pool: Pool, id_: str) -> None:
+def forget_info(folder: Path, pool: SriovPool, id_: str) -> None:
     """Remove the file of a device, if there is one.
 
     Raises:
@@ -230,22 +236,22 @@ _CLASSES: Final = MappingProxyType(
 )
 
 
-def kind_of(pool: Pool) -> str:
+def kind_of(pool: SriovPool) -> str:
     """Return vendor and class, which all pools of one prefix and type share."""
     return f"{pool.prefix}/{_CLASSES[pool.type]}"
 
 
-def qualified_name(pool: Pool, id_: str) -> str:
+def qualified_name(pool: SriovPool, id_: str) -> str:
     """Return the full name of a device."""
     return f"{kind_of(pool)}={id_}"
 
 
-def specification_name(pool: Pool) -> str:
+def specification_name(pool: SriovPool) -> str:
     """Return the name of a pool's file."""
     return f"{_FILES}-{pool.prefix}-{_CLASSES[pool.type]}-{pool.name}.yaml"
 
 
-def specification(pool: Pool, devices: Mapping[str, Description]) -> str:
+def specification(pool: SriovPool, devices: Mapping[str, Description]) -> str:
     """Return the text of a pool's file."""
     from numakube.api.yaml_text import dump_yaml  # only plugins that use CDI need it
 
@@ -261,7 +267,7 @@ def specification(pool: Pool, devices: Mapping[str, Description]) -> str:
     )
 
 
-def write_specification(folder: Path, pool: Pool, devices: Mapping[str, Description]) -> None:
+def write_specification(folder: Path, pool: SriovPool, devices: Mapping[str, Description]) -> None:
     """Bring a pool's file up to date; one without devices is removed.
 
     Raises:
@@ -276,7 +282,7 @@ def write_specification(folder: Path, pool: Pool, devices: Mapping[str, Descript
         replace_file(path, text, mode=0o644)
 
 
-def remove_other_specifications(folder: Path, pools: Iterable[Pool]) -> None:
+def remove_other_specifications(folder: Path, pools: Iterable[SriovPool]) -> None:
     """Remove the files of pools that are not configured any more.
 
     Raises:

@@ -25,9 +25,9 @@ from numakube.values.gotext import parse_integer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.node.host_files import DeviceFile, Mount
+    from numakube.node.host_files import DeviceFile, HostMount
     from numakube.node.pci.network_devices import VdpaDevice
-    from numakube_sriov.pci_discovery import Candidate
+    from numakube_sriov.pci_discovery import FoundFunction
 
 
 EVERY_DEVICE: Final = "*"
@@ -61,12 +61,12 @@ class StaticDevice:
     numa_nodes: tuple[int, ...] = ()
     healthy: bool = True
     nodes: tuple[DeviceFile, ...] = ()
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[HostMount, ...] = ()
     envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class SriovPool:
     """A resource of the node.
 
     Attributes:
@@ -83,7 +83,7 @@ class Pool:
     name: str
     type: DeviceType = DeviceType.NETWORK
     exclude_topology: bool = False
-    selectors: tuple[Selector, ...] = ()
+    selectors: tuple[DeviceSelectorSpec, ...] = ()
     additional_info: Mapping[str, Mapping[str, str]] | None = None
     preference: Preference = Preference.MOST_FREE
     check_link: bool | None = None
@@ -117,7 +117,7 @@ class Remark:
 class Config:
     """All pools that can be offered, and what is odd."""
 
-    pools: tuple[Pool, ...] = ()
+    pools: tuple[SriovPool, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 
@@ -181,7 +181,7 @@ def _span(item: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selector:
+class DeviceSelectorSpec:
     """What a device must be like: of every list that is not empty, one entry has to match."""
 
     vendors: tuple[str, ...] = ()
@@ -204,24 +204,24 @@ class Selector:
 class SelectorFacts(Protocol):
     """What has to be looked up about a candidate."""
 
-    def is_rdma(self, candidate: Candidate) -> bool:
+    def is_rdma(self, candidate: FoundFunction) -> bool:
         """Tell whether it can do RDMA."""
         ...
 
-    def vdpa(self, candidate: Candidate) -> VdpaDevice | None:
+    def vdpa(self, candidate: FoundFunction) -> VdpaDevice | None:
         """Return its vDPA device."""
         ...
 
-    def partition_key(self, candidate: Candidate) -> str:
+    def partition_key(self, candidate: FoundFunction) -> str:
         """Return its default partition key."""
         ...
 
-    def ddp_profile(self, candidate: Candidate) -> str:
+    def ddp_profile(self, candidate: FoundFunction) -> str:
         """Return its DDP package."""
         ...
 
 
-def refusal(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str:
+def refusal(selector: DeviceSelectorSpec, candidate: FoundFunction, facts: SelectorFacts) -> str:
     """Return why *selector* does not take *candidate*; empty if it does."""
     for check in _CHECKS:
         why = check(selector, candidate, facts)
@@ -238,7 +238,7 @@ def _missing(what: str, value: str, wanted: Sequence[str], key: str) -> str:
     return f"{what} {value} is not among {key} {', '.join(wanted)}"
 
 
-def _simple(selector: Selector, candidate: Candidate, _: SelectorFacts) -> str:
+def _simple(selector: DeviceSelectorSpec, candidate: FoundFunction, _: SelectorFacts) -> str:
     function = candidate.function
     return (
         _missing("vendor", function.vendor, selector.vendors, "vendors")
@@ -257,7 +257,7 @@ def _class(code: str, wanted: Sequence[str]) -> str:
     return f"class {code} is not among classes {', '.join(wanted)}"
 
 
-def _physical(selector: Selector, candidate: Candidate, _: SelectorFacts) -> str:
+def _physical(selector: DeviceSelectorSpec, candidate: FoundFunction, _: SelectorFacts) -> str:
     return _pattern(
         selector.pf_names, candidate.pf_name, candidate.index, "name", "pfNames"
     ) or _pattern(
@@ -280,7 +280,7 @@ def _pattern(patterns: Sequence[PfPattern], pf: str, index: int | None, what: st
     return f"{number} of {pf} is not in {', '.join(pattern.text for pattern in meant)} ({key})"
 
 
-def _link(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str:
+def _link(selector: DeviceSelectorSpec, candidate: FoundFunction, facts: SelectorFacts) -> str:
     return (
         _missing("link type", candidate.link_type, selector.link_types, "linkTypes")
         or (
@@ -298,13 +298,13 @@ def _link(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str
     )
 
 
-def _rdma(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str:
+def _rdma(selector: DeviceSelectorSpec, candidate: FoundFunction, facts: SelectorFacts) -> str:
     if not selector.is_rdma or facts.is_rdma(candidate):
         return ""
     return "it has no RDMA device (isRdma): are the RDMA modules loaded?"
 
 
-def _vdpa(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str:
+def _vdpa(selector: DeviceSelectorSpec, candidate: FoundFunction, facts: SelectorFacts) -> str:
     if not selector.vdpa_type:
         return ""
     device = facts.vdpa(candidate)
@@ -315,5 +315,5 @@ def _vdpa(selector: Selector, candidate: Candidate, facts: SelectorFacts) -> str
     return f"its vDPA device {device.name} is not of type {selector.vdpa_type} (vdpaType)"
 
 
-_Check: TypeAlias = Callable[[Selector, "Candidate", SelectorFacts], str]
+_Check: TypeAlias = Callable[[DeviceSelectorSpec, "FoundFunction", SelectorFacts], str]
 _CHECKS: Final[tuple[_Check, ...]] = (_simple, _physical, _link, _rdma, _vdpa)

@@ -12,8 +12,8 @@ from numakube_sriov.device_files import describe
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube_sriov.device_pools import Pool
-    from numakube_sriov.host_scan import Member, Standing, Survey
+    from numakube_sriov.device_pools import SriovPool
+    from numakube_sriov.host_scan import PoolMember, Standing, Survey
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 _HEADER: Final = ("RESOURCE", "DEVICE", "NUMA", "DRIVER", "PF", "VF", "LINK", "HEALTH")
@@ -81,7 +81,7 @@ def tree(survey: Survey, *, explain: bool) -> dict[str, Any]:
     return document
 
 
-def _row(pool: Pool, standing: Standing) -> tuple[str, ...]:
+def _row(pool: SriovPool, standing: Standing) -> tuple[str, ...]:
     member = standing.member
     facts = _facts(member)
     return (
@@ -96,7 +96,7 @@ def _row(pool: Pool, standing: Standing) -> tuple[str, ...]:
     )
 
 
-def _facts(member: Member) -> dict[str, Any]:
+def _facts(member: PoolMember) -> dict[str, Any]:
     """Return what is known of a device; what is not is left out."""
     candidate = member.candidate
     if candidate is None:
@@ -116,7 +116,7 @@ def _facts(member: Member) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in ("", None, [])}
 
 
-def _entry(pool: Pool, standing: Standing, survey: Survey) -> dict[str, Any]:
+def _entry(pool: SriovPool, standing: Standing, survey: Survey) -> dict[str, Any]:
     member = standing.member
     description = describe(pool, member, survey.inventory.facts)
     entry: dict[str, Any] = {

@@ -20,8 +20,8 @@ from numakube_sriov.pci_discovery import discover
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube_sriov.device_pools import Config, Pool, Selector, StaticDevice
-    from numakube_sriov.pci_discovery import Candidate, Host, Inventory
+    from numakube_sriov.device_pools import Config, DeviceSelectorSpec, SriovPool, StaticDevice
+    from numakube_sriov.pci_discovery import FoundFunction, Host, Inventory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +87,14 @@ def look(
     return Survey(config=config, inventory=inventory, shares=shares, standings=standings)
 
 
-def _earlier(pool: Pool, before: Survey | None) -> Mapping[str, Standing]:
+def _earlier(pool: SriovPool, before: Survey | None) -> Mapping[str, Standing]:
     """Return the pool's devices as they were, unless its configuration has changed since."""
     if before is None or pool not in before.config.pools:
         return {}
     return before.standings[pool.resource]
 
 
-def _reasons(pool: Pool, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
+def _reasons(pool: SriovPool, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
     """Return why the pool does not have devices, as far as it is known."""
     unreadable = {unreadable.address: unreadable.why for unreadable in inventory.unreadable}
     return unreadable | dict(shares.reasons(pool.resource))
@@ -113,7 +113,7 @@ class Standing:
         lost_at: since when it is not among what scans find; ``None`` if it is.
     """
 
-    member: Member
+    member: PoolMember
     trouble: str = ""
     lost_at: float | None = None
 
@@ -124,7 +124,7 @@ class Standing:
 
 def follow(
     before: Mapping[str, Standing],
-    found: Iterable[Member],
+    found: Iterable[PoolMember],
     reasons: Mapping[str, str],
     *,
     otherwise: str = GONE,
@@ -153,7 +153,7 @@ def follow(
 
 def examined(
     standings: Mapping[str, Standing],
-    pool: Pool,
+    pool: SriovPool,
     inventory: Inventory,
     host: Host,
     *,
@@ -167,7 +167,7 @@ def examined(
     }
 
 
-def _trouble(member: Member, inventory: Inventory, host: Host, *, links: bool) -> str:
+def _trouble(member: PoolMember, inventory: Inventory, host: Host, *, links: bool) -> str:
     if member.static is not None:
         if not member.static.healthy:
             return "is configured as unhealthy"
@@ -181,13 +181,13 @@ def _trouble(member: Member, inventory: Inventory, host: Host, *, links: bool) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class PoolMember:
     """A device of a pool: a candidate with the selector that took it, or a static device."""
 
     id: str
     numa_nodes: tuple[int, ...] = ()
-    candidate: Candidate | None = None
-    selector: Selector | None = None
+    candidate: FoundFunction | None = None
+    selector: DeviceSelectorSpec | None = None
     static: StaticDevice | None = None
 
     @property
@@ -203,7 +203,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedDevice:
     """A device that a pool does not have, and why."""
 
     id: str
@@ -220,18 +220,18 @@ class Shares:
         refused: every device that a pool looked at and does not have.
     """
 
-    members: Mapping[str, tuple[Member, ...]]
-    refused: tuple[Refused, ...]
+    members: Mapping[str, tuple[PoolMember, ...]]
+    refused: tuple[RefusedDevice, ...]
 
     def reasons(self, resource: str) -> Mapping[str, str]:
         """Return why a pool does not have devices, by their ids."""
         return {refused.id: refused.why for refused in self.refused if refused.resource == resource}
 
 
-def share_out(pools: Iterable[Pool], inventory: Inventory) -> Shares:
+def share_out(pools: Iterable[SriovPool], inventory: Inventory) -> Shares:
     """Return which pool has what; of several that would have a device, the first."""
-    members: dict[str, tuple[Member, ...]] = {}
-    refused: list[Refused] = []
+    members: dict[str, tuple[PoolMember, ...]] = {}
+    refused: list[RefusedDevice] = []
     taken: dict[str, str] = {}
     for pool in pools:
         if pool.type is DeviceType.STATIC:
@@ -239,13 +239,13 @@ def share_out(pools: Iterable[Pool], inventory: Inventory) -> Shares:
             continue
         found, reasons = _select(pool, inventory, taken)
         members[pool.resource] = tuple(sorted(found, key=lambda one: one.rank))
-        refused += [Refused(id_, pool.resource, why) for id_, why in reasons.items()]
+        refused += [RefusedDevice(id_, pool.resource, why) for id_, why in reasons.items()]
     return Shares(members, tuple(refused))
 
 
-def _static(pool: Pool) -> tuple[Member, ...]:
+def _static(pool: SriovPool) -> tuple[PoolMember, ...]:
     return tuple(
-        Member(
+        PoolMember(
             id=device.id,
             numa_nodes=() if pool.exclude_topology else device.numa_nodes,
             static=device,
@@ -255,8 +255,8 @@ def _static(pool: Pool) -> tuple[Member, ...]:
 
 
 def _select(
-    pool: Pool, inventory: Inventory, taken: dict[str, str]
-) -> tuple[list[Member], dict[str, str]]:
+    pool: SriovPool, inventory: Inventory, taken: dict[str, str]
+) -> tuple[list[PoolMember], dict[str, str]]:
     reasons = dict(inventory.unusable.get(pool.type, {}))
     members = []
     for candidate in inventory.candidates.get(pool.type, ()):
@@ -272,8 +272,8 @@ def _select(
 
 
 def _first_taker(
-    pool: Pool, candidate: Candidate, inventory: Inventory
-) -> tuple[Selector | None, str]:
+    pool: SriovPool, candidate: FoundFunction, inventory: Inventory
+) -> tuple[DeviceSelectorSpec | None, str]:
     """Return the first selector that takes *candidate*, or what the first had against it."""
     first = ""
     for selector in pool.selectors:
@@ -284,9 +284,9 @@ def _first_taker(
     return None, first
 
 
-def _member(pool: Pool, candidate: Candidate, selector: Selector) -> Member:
+def _member(pool: SriovPool, candidate: FoundFunction, selector: DeviceSelectorSpec) -> PoolMember:
     node = candidate.function.numa_node
-    return Member(
+    return PoolMember(
         id=candidate.id,
         numa_nodes=() if pool.exclude_topology or node is None else (node,),
         candidate=candidate,

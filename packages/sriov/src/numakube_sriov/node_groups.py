@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from numakube.api.numaresources import SriovGroup
-    from numakube.apps.operator import Pool, Site
+    from numakube.apps.operator import AdditionSite, OperatorPool
     from numakube.kube import Document
 
 ACCOUNT: Final = "numaresources-sriov"
@@ -36,11 +36,13 @@ def _mistakes(sriov: SriovGroup) -> list[str]:
     return [f"{remark.where}: {remark.what}" for remark in config.remarks]
 
 
-def _name(pool: Pool) -> str:
+def _name(pool: OperatorPool) -> str:
     return f"{ACCOUNT}-{pool.name}"
 
 
-def _objects(asking: Sequence[tuple[Pool, SriovGroup]], site: Site) -> list[Document]:
+def _objects(
+    asking: Sequence[tuple[OperatorPool, SriovGroup]], site: AdditionSite
+) -> list[Document]:
     """Return what the plugins take; all share the account."""
     documents: list[Document] = []
     for pool, sriov in asking:
@@ -49,7 +51,7 @@ def _objects(asking: Sequence[tuple[Pool, SriovGroup]], site: Site) -> list[Docu
     return documents
 
 
-def _manifest(pool: Pool, sriov: SriovGroup, site: Site) -> SriovManifest:
+def _manifest(pool: OperatorPool, sriov: SriovGroup, site: AdditionSite) -> SriovManifest:
     return SriovManifest(
         namespace=site.namespace,
         name=_name(pool),
@@ -61,7 +63,7 @@ def _manifest(pool: Pool, sriov: SriovGroup, site: Site) -> SriovManifest:
     )
 
 
-def _where(pool: Pool) -> dict[str, Any]:
+def _where(pool: OperatorPool) -> dict[str, Any]:
     """Return what keeps the plugin where the pool's exporters are."""
     expressions: Iterable[dict[str, Any]] = map(
         msgspec.to_builtins, pool.selector.match_expressions

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.node.pci.network_devices import AuxiliaryDevice, VdpaDevice
-    from numakube.node.pci.pci_functions import PciFunction, Unreadable
+    from numakube.node.pci.pci_functions import PciFunction, UnreadableFunction
 
 INFINIBAND: Final = "infiniband"
 
@@ -69,7 +69,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class FoundFunction:
     """A PCI function or subfunction that a pool may have.
 
     Attributes:
@@ -110,7 +110,7 @@ class Facts:
         self._remembered = remembered or {}
         self.rdma_seen: dict[str, tuple[str, ...]] = {}
 
-    def rdma(self, candidate: Candidate) -> tuple[str, ...]:
+    def rdma(self, candidate: FoundFunction) -> tuple[str, ...]:
         """Return the RDMA devices of a candidate."""
         found = self.rdma_seen.get(candidate.id)
         if found is None:
@@ -120,7 +120,7 @@ class Facts:
             self.rdma_seen[candidate.id] = found
         return found
 
-    def is_rdma(self, candidate: Candidate) -> bool:
+    def is_rdma(self, candidate: FoundFunction) -> bool:
         """Tell whether a candidate can do RDMA."""
         return bool(self.rdma(candidate)) or self.host.rdma_enabled(candidate.id)
 
@@ -133,16 +133,16 @@ class Facts:
         """The character device that all RDMA devices share."""
         return connection_manager(self.host.dev)
 
-    def vdpa(self, candidate: Candidate) -> VdpaDevice | None:
+    def vdpa(self, candidate: FoundFunction) -> VdpaDevice | None:
         """Return the vDPA device on a candidate."""
         return self._vdpa.get(candidate.function.address)
 
-    def partition_key(self, candidate: Candidate) -> str:
+    def partition_key(self, candidate: FoundFunction) -> str:
         """Return the default partition key of an InfiniBand candidate."""
         is_infiniband = candidate.link_type == INFINIBAND
         return default_partition_key(candidate.folder) if is_infiniband else ""
 
-    def ddp_profile(self, candidate: Candidate) -> str:
+    def ddp_profile(self, candidate: FoundFunction) -> str:
         """Return the DDP package of a candidate, or else of its physical function."""
         address = candidate.function.address
         return self.host.firmware(address) or (
@@ -171,9 +171,9 @@ class Inventory:
         down: physical functions, by address, whose interface has no link.
     """
 
-    candidates: Mapping[DeviceType, tuple[Candidate, ...]] = field(default_factory=dict)
+    candidates: Mapping[DeviceType, tuple[FoundFunction, ...]] = field(default_factory=dict)
     unusable: Mapping[DeviceType, Mapping[str, str]] = field(default_factory=dict)
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableFunction, ...] = ()
     trouble: str = ""
     facts: Facts
     down: frozenset[str] = frozenset()
@@ -200,7 +200,7 @@ class _Discovery:
 
     def run(self) -> Inventory:
         reading = self._bus.read(is_wanted=self._is_wanted)
-        candidates: dict[DeviceType, list[Candidate]] = {type_: [] for type_ in self._types}
+        candidates: dict[DeviceType, list[FoundFunction]] = {type_: [] for type_ in self._types}
         unusable: dict[DeviceType, dict[str, str]] = {type_: {} for type_ in self._types}
         for function in reading.functions:
             for type_ in self._types_of(function):
@@ -260,10 +260,10 @@ class _Discovery:
             return f"is a physical function with {function.vf_count} virtual functions"
         return ""
 
-    def _candidate(self, function: PciFunction) -> Candidate:
+    def _candidate(self, function: PciFunction) -> FoundFunction:
         folder, pf = self._bus.folder(function.address), function.pf
         link_type = link_type_of(folder, function.interfaces) if function.interfaces else ""
-        return Candidate(
+        return FoundFunction(
             id=function.address,
             function=function,
             folder=folder,
@@ -274,16 +274,16 @@ class _Discovery:
             interfaces=function.interfaces,
         )
 
-    def _auxiliary(self, functions: Mapping[str, PciFunction]) -> Iterator[Candidate]:
+    def _auxiliary(self, functions: Mapping[str, PciFunction]) -> Iterator[FoundFunction]:
         for device in auxiliary_devices(self._host.sysfs):
             parent = functions.get(device.parent)
             if parent is not None:
                 yield self._subfunction(device, parent)
 
-    def _subfunction(self, device: AuxiliaryDevice, parent: PciFunction) -> Candidate:
+    def _subfunction(self, device: AuxiliaryDevice, parent: PciFunction) -> FoundFunction:
         folder = self._host.sysfs / AUXILIARY_DEVICES / device.name
         link_type = link_type_of(folder, device.interfaces)
-        return Candidate(
+        return FoundFunction(
             id=device.name,
             function=parent,
             folder=folder,

@@ -2,12 +2,12 @@
 
 An answer has variables, device files, mounts and CDI names.
 
-When the kubelet asks which devices it should prefer, `PodDevices` finds out which others the pod
-has. GetPreferredAllocation names no pod. But the kubelet lists in PodResources what a container has
-been given so far, and writes its checkpoint only when the container has everything (kubelet 1.35 to
-1.37, ``pkg/kubelet/cm/devicemanager``; its lock is free while it asks). What is listed and not
-in the checkpoint belongs to the container that it asks for. The kubelet goes through a container's
-resources in no certain order: when it asks for ours first, the pod is not known yet.
+When the kubelet asks which devices it should prefer, `KubeletDevices` finds out which others the
+pod has. GetPreferredAllocation names no pod. But the kubelet lists in PodResources what a container
+has been given so far, and writes its checkpoint only when the container has everything (kubelet
+1.35 to 1.37, ``pkg/kubelet/cm/devicemanager``; its lock is free while it asks). What is listed and
+not in the checkpoint belongs to the container that it asks for. The kubelet goes through a
+container's resources in no certain order: when it asks for ours first, the pod is not known yet.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 
 from numakube.api.checkpoints import DEVICE_STATE, peek_device_manager_state
 from numakube.errors import NumakubeError
-from numakube.kubelet.preferred_allocation import Chooser, Preference, Surroundings, Wish
+from numakube.kubelet.preferred_allocation import AllocationWish, Chooser, OtherDevices, Preference
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from numakube.node.pci.device_links import DevicePaths
     from numakube.node.podresources_client import PodResources, PodResourcesClient
     from numakube_sriov.device_files import Description
-    from numakube_sriov.device_pools import Pool
-    from numakube_sriov.host_scan import Member, Standing
+    from numakube_sriov.device_pools import SriovPool
+    from numakube_sriov.host_scan import PoolMember, Standing
     from numakube_sriov.metrics import SriovMetrics
     from numakube_sriov.pci_discovery import Host
 
@@ -77,7 +77,7 @@ class Places:
     device_info: Path
     choices: Path
     cdi: Path | None = None
-    pods: PodDevices | None = None
+    pods: KubeletDevices | None = None
 
 
 class PoolPlugin:
@@ -87,7 +87,7 @@ class PoolPlugin:
         pool: as it is configured now.
     """
 
-    def __init__(self, pool: Pool, places: Places, metrics: SriovMetrics, poke: Poke) -> None:
+    def __init__(self, pool: SriovPool, places: Places, metrics: SriovMetrics, poke: Poke) -> None:
         self.pool = pool
         self._places = places
         self._metrics = metrics
@@ -112,7 +112,7 @@ class PoolPlugin:
         """The devices by their ids."""
         return self._standings
 
-    def update(self, pool: Pool, standings: Mapping[str, Standing]) -> None:
+    def update(self, pool: SriovPool, standings: Mapping[str, Standing]) -> None:
         """Take what a look at the host has found."""
         self.pool = pool
         self._standings = standings
@@ -141,7 +141,7 @@ class PoolPlugin:
         around = await self._places.pods.around(self.pool.resource, self._standings.keys())
         if around is None:
             return chooser(available, must_include, size)
-        return chooser.among(Wish(available, must_include, size), around)
+        return chooser.among(AllocationWish(available, must_include, size), around)
 
     def serve(self, *, on: bool) -> None:
         """Take note whether the kubelet is to take devices from here."""
@@ -183,7 +183,7 @@ class PoolPlugin:
         _log.info("allocated", resource=self.pool.resource, devices=ids)
         return allocation
 
-    def _allocate(self, pool: Pool, ids: tuple[str, ...]) -> Allocation:
+    def _allocate(self, pool: SriovPool, ids: tuple[str, ...]) -> Allocation:
         facts = Facts(self._places.host)
         members = {id_: self._usable(pool, id_) for id_ in ids}
         devices = {id_: describe(pool, member, facts) for id_, member in members.items()}
@@ -195,7 +195,7 @@ class PoolPlugin:
             self._renew_specification(self._places.cdi, pool, devices)
         return answer(pool, devices, use_cdi=self._places.cdi is not None)
 
-    def _usable(self, pool: Pool, id_: str) -> Member:
+    def _usable(self, pool: SriovPool, id_: str) -> PoolMember:
         """Return a device if it can be given out at this very moment."""
         standing = self._standings.get(id_)
         if standing is None:
@@ -207,7 +207,7 @@ class PoolPlugin:
             )
         return standing.member
 
-    def _save_info(self, pool: Pool, member: Member, description: Description) -> None:
+    def _save_info(self, pool: SriovPool, member: PoolMember, description: Description) -> None:
         if pool.type is not DeviceType.NETWORK or member.candidate is None:
             return
         address = member.candidate.function.address
@@ -244,7 +244,7 @@ class PoolPlugin:
                 _log.warning("device_info_left", device=id_, error=str(error))
 
     def _renew_specification(
-        self, folder: Path, pool: Pool, devices: Mapping[str, Description]
+        self, folder: Path, pool: SriovPool, devices: Mapping[str, Description]
     ) -> None:
         """Write the file again if something about *devices* differs from what it says."""
         old = {id_: self._written.get(id_) for id_ in devices}
@@ -265,7 +265,7 @@ class PoolPlugin:
         return known if is_away and known is not None and known.rdma else description
 
 
-def _fresh_trouble(member: Member) -> str:
+def _fresh_trouble(member: PoolMember) -> str:
     """Return what has happened to a device since the last look."""
     candidate = member.candidate
     if candidate is None:
@@ -281,7 +281,7 @@ def _fresh_trouble(member: Member) -> str:
     return ""
 
 
-def answer(pool: Pool, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
+def answer(pool: SriovPool, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
     """Return what a container needs that gets *devices*, in their order.
 
     With CDI the runtime takes device files and mounts from the specification that the names in the
@@ -299,7 +299,7 @@ def answer(pool: Pool, devices: Mapping[str, Description], *, use_cdi: bool) -> 
     return Allocation(envs=envs, devices=tuple(nodes.values()), mounts=tuple(dict.fromkeys(mounts)))
 
 
-def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str]:
+def environment(pool: SriovPool, devices: Mapping[str, Description]) -> dict[str, str]:
     """Return the variables: ids, information about them, and what static devices bring along."""
     envs: dict[str, str] = {}
     for description in devices.values():
@@ -312,7 +312,7 @@ def environment(pool: Pool, devices: Mapping[str, Description]) -> dict[str, str
     return envs
 
 
-def variable_names(pool: Pool) -> tuple[str, ...]:
+def variable_names(pool: SriovPool) -> tuple[str, ...]:
     """Return the variable of a pool, and the same with letters that a shell can take if it differs.
 
     Upstream replaces dots only, so that a hyphen makes a variable that no shell can name.
@@ -333,7 +333,7 @@ class Held(NamedTuple):
     id: str
 
 
-class PodDevices:
+class KubeletDevices:
     """Asks the kubelet of this node who has what."""
 
     def __init__(self, kubelet: PodResourcesClient, folder: Path, paths: DevicePaths) -> None:
@@ -348,7 +348,7 @@ class PodDevices:
         self._checkpoint = folder / DEVICE_STATE.rpartition("/")[2]
         self._paths = paths
 
-    async def around(self, resource: str, own: Collection[str]) -> Surroundings | None:
+    async def around(self, resource: str, own: Collection[str]) -> OtherDevices | None:
         """Return what surrounds the devices *own* of a resource; ``None`` if that is not known."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -367,7 +367,7 @@ class PodDevices:
             _log.warning("other_devices_unknown", resource=resource, why=str(error) or "no answer")
             return None
         functions = found.functions
-        return Surroundings(
+        return OtherDevices(
             found.tree,
             functions,
             held=tuple(functions[id_] for id_ in sorted(held) if id_ in functions),

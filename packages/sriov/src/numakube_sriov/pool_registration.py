@@ -83,7 +83,7 @@ class KubeletFolders:
         return self.device_plugins / KUBELET_SOCKET
 
 
-class Endpoint:
+class PoolSocket:
     """The socket of one pool.
 
     Attributes:

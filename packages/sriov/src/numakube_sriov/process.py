@@ -45,7 +45,7 @@ from numakube_sriov.dry_run_output import JSON, TABLE, YAML, printed
 from numakube_sriov.host_scan import SurveyOptions, look
 from numakube_sriov.metrics import SriovMetrics
 from numakube_sriov.pci_discovery import Host
-from numakube_sriov.pool_plugin import Places, PodDevices
+from numakube_sriov.pool_plugin import KubeletDevices, Places
 from numakube_sriov.pool_registration import KubeletFolders, Way
 from numakube_sriov.read_config import read_config_file
 from numakube_sriov.sriov_loop import Agent, AgentOptions
@@ -229,7 +229,9 @@ def options_of(settings: SriovSettings, around: Surroundings) -> AgentOptions:
     )
 
 
-def _pod_devices(settings: SriovSettings, around: Surroundings, host: Host) -> PodDevices | None:
+def _pod_devices(
+    settings: SriovSettings, around: Surroundings, host: Host
+) -> KubeletDevices | None:
     """Return what tells of other devices of pods; ``None`` where no kubelet has its socket."""
     socket = around.locate(settings.pod_resources_socket)
     if not settings.pod_resources_socket or not socket.parent.is_dir():
@@ -237,7 +239,7 @@ def _pod_devices(settings: SriovSettings, around: Surroundings, host: Host) -> P
     # Only here: a dry run needs nothing of it.
     from numakube.node.podresources_client import PodResourcesClient
 
-    return PodDevices(
+    return KubeletDevices(
         PodResourcesClient(socket),
         around.locate(settings.device_plugins_dir),
         DevicePaths(host.sysfs, host.proc),

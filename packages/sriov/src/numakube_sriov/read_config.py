@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kubelet.preferred_allocation import Preference
-from numakube.node.host_files import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, HostMount
 from numakube.values.resources import is_extended
 from numakube_sriov.device_pools import (
     Config,
+    DeviceSelectorSpec,
     DeviceType,
-    Pool,
     Remark,
-    Selector,
+    SriovPool,
     StaticDevice,
     parse_pattern,
 )
@@ -85,7 +85,7 @@ def read_config(text: str, subject: str, *, prefix: str) -> Config:
     Raises:
         ConfigError: with everything for which upstream, too, would not start.
     """
-    reader = _Reader(subject, prefix)
+    reader = _ConfigReader(subject, prefix)
     return reader.read(_load(text, subject))
 
 
@@ -109,13 +109,13 @@ def _load(text: str, subject: str) -> object:
         raise ConfigError(f"{subject}: is nested too deeply") from None
 
 
-class _Reader:
+class _ConfigReader:
     """Gathers pools, remarks and mistakes."""
 
     def __init__(self, subject: str, prefix: str) -> None:
         self._subject = subject
         self._prefix = prefix
-        self._pools: dict[str, Pool] = {}
+        self._pools: dict[str, SriovPool] = {}
         self._remarks: list[Remark] = []
         self._mistakes: list[str] = []
 
@@ -157,7 +157,7 @@ class _Reader:
 
     def _pool(self, fields: Fields, prefix: str, name: str, type_: DeviceType) -> None:
         try:
-            pool = Pool(
+            pool = SriovPool(
                 prefix=prefix,
                 name=name,
                 type=type_,
@@ -176,7 +176,7 @@ class _Reader:
             self._pools[pool.resource] = pool
         self._remarks += fields.unknown((*_INTERNAL, "selectors", "devices"))
 
-    def _selectors(self, fields: Fields, type_: DeviceType) -> tuple[Selector, ...]:
+    def _selectors(self, fields: Fields, type_: DeviceType) -> tuple[DeviceSelectorSpec, ...]:
         given = fields.get("selectors")
         if type_ is DeviceType.STATIC:
             if given is not None:
@@ -196,11 +196,11 @@ class _Reader:
             for entry, where in zip(entries, wheres, strict=True)
         )
 
-    def _selector(self, entry: object, where: str, type_: DeviceType) -> Selector:
+    def _selector(self, entry: object, where: str, type_: DeviceType) -> DeviceSelectorSpec:
         try:
             fields = Fields(where, expect(entry, dict, where))
             keys = frozenset(_KEYS[type_])
-            selector = Selector(
+            selector = DeviceSelectorSpec(
                 vendors=fields.texts("vendors"),
                 devices=fields.texts("devices"),
                 classes=_chosen(fields, "classes", keys),
@@ -231,7 +231,7 @@ class _Reader:
                 self._remark(fields.at(key), f"{pattern.text!r}: {pattern.mistake}")
         return patterns
 
-    def _check(self, selector: Selector, where: str, type_: DeviceType) -> None:
+    def _check(self, selector: DeviceSelectorSpec, where: str, type_: DeviceType) -> None:
         """Tell what upstream refuses, and what can never match."""
         if selector.is_rdma and selector.vdpa_type:
             self._mistakes.append(f"{where}: vdpaType and isRdma are mutually exclusive")
@@ -253,7 +253,7 @@ class _Reader:
         if len(selector.link_types) > 1:
             self._remark(f"{where}: linkTypes", "should have a single value")
 
-    def _check_auxiliary(self, selector: Selector, where: str) -> None:
+    def _check_auxiliary(self, selector: DeviceSelectorSpec, where: str) -> None:
         if not selector.aux_types:
             self._mistakes.append(f"{where}: auxTypes: not specified; write [{_SUBFUNCTION!r}]")
         for type_ in selector.aux_types:
@@ -285,7 +285,7 @@ def _chosen(fields: Fields, key: str, keys: frozenset[str]) -> tuple[str, ...]:
     return fields.texts(key) if key in keys else ()
 
 
-def _narrows(selector: Selector) -> bool:
+def _narrows(selector: DeviceSelectorSpec) -> bool:
     return bool(selector.classes or selector.vendors or selector.devices or selector.pci_addresses)
 
 
@@ -506,11 +506,11 @@ def _nodes(fields: Fields) -> Iterator[DeviceFile]:
         yield DeviceFile(node.text("containerPath") or host, host, permissions)
 
 
-def _mounts(fields: Fields) -> Iterator[Mount]:
+def _mounts(fields: Fields) -> Iterator[HostMount]:
     for number, entry in enumerate(fields.items("mounts")):
         mount = _paths(entry, f"{fields.at('mounts')}[{number}]")
         host = _absolute(mount, "hostPath")
-        yield Mount(mount.text("containerPath") or host, host, mount.switch("readOnly"))
+        yield HostMount(mount.text("containerPath") or host, host, mount.switch("readOnly"))
 
 
 def _paths(entry: Any, where: str) -> Fields:  # noqa: ANN401 - what the file has

@@ -21,7 +21,7 @@ from numakube.node.pci.netlink import Uevents
 from numakube_sriov.device_files import remove_other_specifications
 from numakube_sriov.host_scan import Standing, Survey, SurveyOptions, look
 from numakube_sriov.pool_plugin import PoolPlugin
-from numakube_sriov.pool_registration import Endpoint
+from numakube_sriov.pool_registration import PoolSocket
 from numakube_sriov.read_config import read_config_file
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.kube import Clock
     from numakube.node.device_plugin.plugin_messages import PluginOptions
-    from numakube_sriov.device_pools import Config, Pool
+    from numakube_sriov.device_pools import Config, SriovPool
     from numakube_sriov.metrics import SriovMetrics
     from numakube_sriov.pool_plugin import Places
     from numakube_sriov.pool_registration import KubeletFolders
@@ -72,7 +72,7 @@ class _Served:
     """A pool that is offered to the kubelet."""
 
     plugin: PoolPlugin
-    endpoint: Endpoint
+    endpoint: PoolSocket
     task: asyncio.Task[None]
     news: asyncio.Event
     options: PluginOptions
@@ -134,7 +134,7 @@ class Agent:
                     task.cancel()
 
     @property
-    def endpoints(self) -> Mapping[str, Endpoint]:
+    def endpoints(self) -> Mapping[str, PoolSocket]:
         """The sockets by the resources of their pools."""
         return {resource: one.endpoint for resource, one in self._served.items()}
 
@@ -170,7 +170,7 @@ class Agent:
         await self._clean(before, survey)
 
     async def _offer(
-        self, pool: Pool, standings: Mapping[str, Standing], tasks: asyncio.TaskGroup
+        self, pool: SriovPool, standings: Mapping[str, Standing], tasks: asyncio.TaskGroup
     ) -> None:
         served = self._served.get(pool.resource)
         if served is None and not standings:
@@ -190,12 +190,12 @@ class Agent:
         if served is None:
             self._serve(plugin, tasks)
 
-    def _plugin(self, pool: Pool) -> PoolPlugin:
+    def _plugin(self, pool: SriovPool) -> PoolPlugin:
         return PoolPlugin(pool, self._options.places, self._metrics, self._wake.set)
 
     def _serve(self, plugin: PoolPlugin, tasks: asyncio.TaskGroup) -> None:
         news = asyncio.Event()
-        endpoint = Endpoint(
+        endpoint = PoolSocket(
             plugin,
             self._options.folders,
             clock=self._clock,
@@ -236,7 +236,7 @@ class Agent:
                 _log.warning("specifications_left", why=str(error))
 
     def _tell(
-        self, pool: Pool, before: Mapping[str, Standing], after: Mapping[str, Standing]
+        self, pool: SriovPool, before: Mapping[str, Standing], after: Mapping[str, Standing]
     ) -> None:
         """Log what has become of devices."""
         for id_, standing in after.items():

@@ -47,7 +47,7 @@ Attributes: TypeAlias = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SpanEvent:
     """Something that happened at one moment of a span."""
 
     name: str
@@ -67,7 +67,7 @@ class Span:
     start: float
     end: float
     attributes: Attributes = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[SpanEvent, ...] = ()
     children: tuple[Span, ...] = ()
     error: str = ""
 
@@ -191,7 +191,7 @@ def _children(queued_at: float, notes: list[Note]) -> Iterator[Span]:
 
 def _decision(note: TriedNote, started: float) -> Span:
     refusals = (
-        Event(
+        SpanEvent(
             "nodes refused",
             note.at,
             {
@@ -221,22 +221,22 @@ def _decision(note: TriedNote, started: float) -> Span:
     )
 
 
-def _events(notes: list[Note]) -> Iterator[Event]:
+def _events(notes: list[Note]) -> Iterator[SpanEvent]:
     """Yield what happened besides the parts."""
     for note in notes:
         match note:
             case ReservedNote() if note.predicted is not None or note.anywhere:
-                yield Event("kubelet predicted", note.at, {"k8s.node.name": note.node})
+                yield SpanEvent("kubelet predicted", note.at, {"k8s.node.name": note.node})
             case ObservedNote():
-                yield Event("seen in the node's report", note.at, {"k8s.node.name": note.node})
+                yield SpanEvent("seen in the node's report", note.at, {"k8s.node.name": note.node})
             case MispredictedNote():
-                yield Event(
+                yield SpanEvent(
                     "kubelet mispredicted", note.at, {"numakube.severity": str(note.severity)}
                 )
             case EndedNote():
-                yield Event("pod ended", note.at, {"numakube.how": _cut(note.how)})
+                yield SpanEvent("pod ended", note.at, {"numakube.how": _cut(note.how)})
             case ToldNote():
-                yield Event(_cut(note.what), note.at, dict(note.values))
+                yield SpanEvent(_cut(note.what), note.at, dict(note.values))
             case _:
                 continue
 

@@ -18,7 +18,7 @@ def is_wanted(env: Mapping[str, str]) -> bool:
     return env.get(_SWITCHED_OFF, "").lower() != "true" and any(map(env.get, NAMES_A_COLLECTOR))
 
 
-class Exporter(Protocol):
+class SpanExporter(Protocol):
     """Takes the ways of pods."""
 
     endpoint: str

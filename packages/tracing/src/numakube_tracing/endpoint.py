@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.scheduling.recorder.flight_recorder import Flight, FlightSubject
     from numakube_tracing.attempt_spans import Span
-    from numakube_tracing.collector import Exporter
+    from numakube_tracing.collector import SpanExporter
 
 _LOOK_SECONDS: Final = 1.0
 
@@ -110,12 +110,12 @@ class Traces(Endpoints):
         program: ServingProgram,
         *,
         env: Mapping[str, str],
-        exporter: Callable[[ServingProgram], Exporter] | None = None,
+        exporter: Callable[[ServingProgram], SpanExporter] | None = None,
     ) -> None:
         self._program = program
         self._wanted = is_wanted(env) and program.decides is not None
         self._make = exporter or _exporter
-        self._exporter: Exporter | None = None
+        self._exporter: SpanExporter | None = None
         self._exported = 0
 
     def routes(self, access: Access) -> Iterable[web.RouteDef]:
@@ -151,7 +151,7 @@ class Traces(Endpoints):
                 await task
             await asyncio.to_thread(exporter.close)
 
-    async def _follow(self, decides: DecidingProgram, exporter: Exporter) -> None:
+    async def _follow(self, decides: DecidingProgram, exporter: SpanExporter) -> None:
         clock = self._program.client.clock
         follower = Follower(decides.recording, clock)
         while True:
@@ -162,7 +162,7 @@ class Traces(Endpoints):
                 _log.error("traces_failed", error=reason_of(error), exc_info=error)
             await clock.sleep(_LOOK_SECONDS)
 
-    def _export(self, follower: Follower, recording: Recording, exporter: Exporter) -> None:
+    def _export(self, follower: Follower, recording: Recording, exporter: SpanExporter) -> None:
         wall = recording.wall()
         offset = wall.now.timestamp() - wall.seconds
         for finished in follower.finished():
@@ -170,7 +170,7 @@ class Traces(Endpoints):
             self._exported += 1
 
 
-def _exporter(program: ServingProgram) -> Exporter:
+def _exporter(program: ServingProgram) -> SpanExporter:
     from numakube_tracing.otlp import OtlpExporter
 
     decides = program.decides

@@ -18,7 +18,7 @@ from numakube.api.volcano_numatopology import PLURAL as NUMATOPOLOGIES
 from numakube.api.volcano_numatopology import Numatopology
 from numakube.api.workloads import Namespace, PriorityClass, Workload
 from numakube.apps.anonymising.name_fields import renamed
-from numakube.apps.anonymising.pseudonyms import Collector, Sort
+from numakube.apps.anonymising.pseudonyms import NameCollector, Sort
 from numakube.apps.anonymising.report_digests import rewritten
 from numakube.errors import NumakubeError
 from numakube.insight import collected as names
@@ -61,7 +61,7 @@ def anonymise(collected: Collected) -> Collected:
     # Reports are digests of names in part, so they are put together first.
     updates = objects.pop(names.TOPOLOGY_UPDATES)
     objects[names.TOPOLOGIES] = tuple(current_reports(objects[names.TOPOLOGIES], updates))
-    collector = Collector()
+    collector = NameCollector()
     for plural, members in objects.items():
         for member in members:
             renamed(to_tree(member), plural, collector)

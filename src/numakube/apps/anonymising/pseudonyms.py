@@ -35,7 +35,7 @@ class Sort(StrEnum):
     DEVICE = "device"
 
 
-class Collector:
+class NameCollector:
     """Learns names; `numbered` then gives each its number."""
 
     def __init__(self) -> None:

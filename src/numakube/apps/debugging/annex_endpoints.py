@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
 
 
-class Holder(Protocol):
+class RoomHolder(Protocol):
     """Keeps room for pods that are still to come."""
 
     def missing(self, name: str, pods: Iterable[PodInfo]) -> list[PodInfo]:
@@ -78,7 +78,7 @@ class DecidingProgram:
     queue: Iterable[QueuedPod] = ()
     gang_of: Callable[[PodInfo], Mapping[str, Any] | None] = lambda _: None
     members: GangMembers = field(default_factory=GangMembers)
-    holds: Holder | None = None
+    holds: RoomHolder | None = None
 
     def objects(self) -> ClusterObjects:
         """Return a copy of what decisions depend on besides nodes and pods."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from numakube.apps.debugging.documents import json_answer
-from numakube.apps.host.common_settings import LEVELS, SWITCH, Subject, level_of_verbosity
+from numakube.apps.host.common_settings import LEVELS, SWITCH, LogSubject, level_of_verbosity
 from numakube.apps.host.http_serving import body_of
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.times import SECOND, parse_duration
@@ -98,13 +98,13 @@ def _level(word: str) -> str:
     raise web.HTTPBadRequest(text=f"{word!r} is neither a verbosity nor one of {names}\n")
 
 
-def _subject(request: web.Request) -> Subject | None:
+def _subject(request: web.Request) -> LogSubject | None:
     module, pod = request.query.get("module", ""), request.query.get("pod", "")
     if module and pod:
         raise web.HTTPBadRequest(text="either a module or a pod\n")
     if pod and "/" not in pod:
         raise web.HTTPBadRequest(text=f"pod: {pod!r} is not NAMESPACE/NAME\n")
-    return Subject(module=module, pod=pod) if module or pod else None
+    return LogSubject(module=module, pod=pod) if module or pod else None
 
 
 def _seconds(text: str) -> float:

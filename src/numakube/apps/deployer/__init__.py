@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.apply_and_remove import Engine
+    from numakube.apps.deployer.apply_and_remove import DeployEngine
 
 __all__ = [
-    "Engine",
+    "DeployEngine",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "apply_and_remove": "Engine",
+        "apply_and_remove": "DeployEngine",
     },
 )

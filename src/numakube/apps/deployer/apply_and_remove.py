@@ -197,7 +197,7 @@ class Deed(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeployStep:
     """One object, what became of it, and why if that is not plain."""
 
     name: str
@@ -209,7 +209,7 @@ class Step:
 
 
 @dataclass(slots=True, kw_only=True)
-class Engine:
+class DeployEngine:
     """Works on a cluster.
 
     Attributes:
@@ -219,7 +219,7 @@ class Engine:
     """
 
     client: Client
-    tell: Callable[[Step], None]
+    tell: Callable[[DeployStep], None]
     dry_run: bool = False
     adopt: bool = False
 
@@ -246,24 +246,24 @@ class Engine:
             if live is not None and not is_ours(live) and document["kind"] in _SHARED:
                 self.tell(await self._keep(document, live))
             else:
-                self.tell(Step(name_of(document), await self._apply(document, live, missing)))
+                self.tell(DeployStep(name_of(document), await self._apply(document, live, missing)))
 
-    async def _keep(self, document: Document, live: Document) -> Step:
+    async def _keep(self, document: Document, live: Document) -> DeployStep:
         """Leave an object of others as it is, but for versions that a definition lacks."""
         name = name_of(document)
         missing = missing_versions(live, document) if "versions" in document.get("spec", {}) else []
         if not missing:
-            return Step(name, Deed.KEPT)
+            return DeployStep(name, Deed.KEPT)
         versions = ", ".join(missing)
         if why := hindrance_to_upgrade(live, document):
-            return Step(name, Deed.USED, f"it lacks {versions}, but {why}")
+            return DeployStep(name, Deed.USED, f"it lacks {versions}, but {why}")
         await self.client.update(
             resource_of(document),
             upgraded(live, document),
             field_manager=FIELD_MANAGER,
             dry_run=self.dry_run,
         )
-        return Step(name, Deed.UPGRADED, f"{versions} added")
+        return DeployStep(name, Deed.UPGRADED, f"{versions} added")
 
     async def _apply(self, document: Document, live: Document | None, missing: set[str]) -> Deed:
         namespace = document["metadata"].get("namespace", "")
@@ -299,14 +299,14 @@ class Engine:
         for document in reversed(documents):
             live = await self._live(document)
             if live is None:
-                self.tell(Step(name_of(document), Deed.ABSENT))
+                self.tell(DeployStep(name_of(document), Deed.ABSENT))
             elif not is_ours(live):
-                self.tell(Step(name_of(document), Deed.FOREIGN))
+                self.tell(DeployStep(name_of(document), Deed.FOREIGN))
             elif why := await keeps(document, going):
-                self.tell(Step(name_of(document), Deed.USED, why))
+                self.tell(DeployStep(name_of(document), Deed.USED, why))
             else:
                 await self._delete(document, live)
-                self.tell(Step(name_of(document), Deed.DELETED))
+                self.tell(DeployStep(name_of(document), Deed.DELETED))
                 going += [document, *await self._remove_leases(live)]
         return going
 
@@ -319,7 +319,7 @@ class Engine:
             live = await self._live(lease)
             if live is not None and lease["metadata"]["name"] not in shared:
                 await self._delete(lease, live)
-                self.tell(Step(name_of(lease), Deed.DELETED))
+                self.tell(DeployStep(name_of(lease), Deed.DELETED))
                 going.append(lease)
         return going
 

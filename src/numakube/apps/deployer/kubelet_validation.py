@@ -52,7 +52,7 @@ _OLDEST: Final = (1, 21)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class KubeletFinding:
     """Something that keeps pods from being aligned.
 
     Attributes:
@@ -80,7 +80,7 @@ class Finding:
 
 def validate(
     facts: ClusterFacts, *, policies: tuple[str, ...] = ALIGNING_POLICIES
-) -> list[Finding]:
+) -> list[KubeletFinding]:
     """Return everything that is wrong, by node.
 
     Args:
@@ -99,7 +99,7 @@ def validate_host(
     name: str,
     policies: tuple[str, ...] = ALIGNING_POLICIES,
     kubernetes: str = "",
-) -> list[Finding]:
+) -> list[KubeletFinding]:
     """Return what is wrong with the kubelet of one host, as it would start now.
 
     *kubernetes* is its version, if the host's files do not tell it.
@@ -145,21 +145,21 @@ def _is_kept_free(node: Node) -> bool:
     return any(taint.key == CONTROL_PLANE for taint in node.spec.taints)
 
 
-def _cluster(facts: ClusterFacts) -> Iterator[Finding]:
+def _cluster(facts: ClusterFacts) -> Iterator[KubeletFinding]:
     version = facts.version.git_version
     match = re.match(r"v?(\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) < _OLDEST:
-        yield Finding(
+        yield KubeletFinding(
             area="cluster",
             component="API Version",
             expected="valid version" if match is None else "1.21",
             detected=version or "none",
         )
     if not workers(facts):
-        yield Finding(area="cluster", component="", expected="worker nodes", detected="none")
+        yield KubeletFinding(area="cluster", component="", expected="worker nodes", detected="none")
 
 
-def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator[Finding]:
+def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator[KubeletFinding]:
     config = facts.kubelet_configs.get(node)
     if config is None:
         yield _kubelet(node, "configuration", "", "any value", "no configuration")
@@ -172,8 +172,10 @@ def _node(facts: ClusterFacts, node: str, policies: tuple[str, ...]) -> Iterator
     yield from _devices(facts, node)
 
 
-def _kubelet(node: str, component: str, setting: str, expected: str, detected: str) -> Finding:
-    return Finding(
+def _kubelet(
+    node: str, component: str, setting: str, expected: str, detected: str
+) -> KubeletFinding:
+    return KubeletFinding(
         node=node,
         area="kubelet",
         component=component,
@@ -185,7 +187,7 @@ def _kubelet(node: str, component: str, setting: str, expected: str, detected: s
 
 def _settings(
     node: str, config: KubeletConfiguration, policies: tuple[str, ...], numa_nodes: int
-) -> Iterator[Finding]:
+) -> Iterator[KubeletFinding]:
     if config.cpu_manager_policy != "static":
         yield _kubelet(node, "CPU manager", "policy", "static", config.cpu_manager_policy)
     period = _period(config.cpu_manager_reconcile_period)
@@ -203,7 +205,7 @@ def _settings(
         yield _kubelet(node, "topology manager", "policy", expected, config.topology_manager_policy)
 
 
-def _memory(node: str, config: KubeletConfiguration) -> Iterator[Finding]:
+def _memory(node: str, config: KubeletConfiguration) -> Iterator[KubeletFinding]:
     if config.memory_manager_policy != "Static":
         yield _kubelet(node, "memory manager", "policy", "Static", config.memory_manager_policy)
     if not config.reserved_memory:
@@ -223,7 +225,9 @@ def _reserves_cpu(config: KubeletConfiguration) -> bool:
     return "cpu" in config.kube_reserved or "cpu" in config.system_reserved
 
 
-def _start(facts: ClusterFacts, node: str, config: KubeletConfiguration) -> Iterator[Finding]:
+def _start(
+    facts: ClusterFacts, node: str, config: KubeletConfiguration
+) -> Iterator[KubeletFinding]:
     """Ask the model whether the kubelet would start again."""
     model = model_of(facts, node)
     if isinstance(model, Unusable):
@@ -243,28 +247,28 @@ def _release(model: KubeletNode) -> str:
     return "{}.{}".format(*model.behaviour.version)
 
 
-def _hazards(node: str, model: KubeletNode) -> Iterator[Finding]:
+def _hazards(node: str, model: KubeletNode) -> Iterator[KubeletFinding]:
     """Tell of a machine that crashes the kubelet, or to which it finds no end."""
     for hazard in hazards_of(model):
         yield _kubelet(node, "machine", "", "one that the kubelet can handle", hazard.text)
 
 
-def _will_not_start(node: str, why: str) -> Finding:
+def _will_not_start(node: str, why: str) -> KubeletFinding:
     return _kubelet(node, "configuration", "", "one that the kubelet starts with", why)
 
 
-def _state(facts: ClusterFacts, node: str) -> Iterator[Finding]:
+def _state(facts: ClusterFacts, node: str) -> Iterator[KubeletFinding]:
     """Tell of state files that keep the kubelet from starting again, as the exporter saw them."""
     view = facts.view(node)
     if isinstance(view, NodeTopology) and view.state_trouble:
         yield _old_state(node, view.state_trouble)
 
 
-def _old_state(node: str, why: str) -> Finding:
+def _old_state(node: str, why: str) -> KubeletFinding:
     return _kubelet(node, "state files", "", "state of the configured policies", why)
 
 
-def _devices(facts: ClusterFacts, node: str) -> Iterator[Finding]:
+def _devices(facts: ClusterFacts, node: str) -> Iterator[KubeletFinding]:
     """Tell of devices without a NUMA node: they are never aligned, and nothing else says so."""
     view = facts.view(node)
     if not isinstance(view, NodeTopology) or view.report is None:
@@ -307,7 +311,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Advice:
+class KubeletAdvice:
     """How a node should be configured.
 
     Attributes:
@@ -320,7 +324,7 @@ class Advice:
     reserved_cores: int = 1
 
 
-def kubelet_configuration(machine: Machine, advice: Advice) -> dict[str, Any]:
+def kubelet_configuration(machine: Machine, advice: KubeletAdvice) -> dict[str, Any]:
     """Return the fields to set in the kubelet's configuration.
 
     Raises:

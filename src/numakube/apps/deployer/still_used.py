@@ -69,7 +69,7 @@ _TOKEN_OF: Final = (
 _OLM_COPY: Final = "olm.copiedFrom"
 
 
-class _Kind(Wire, frozen=True):
+class _UsedKind(Wire, frozen=True):
     name: str = ""
     kind: str = ""
     namespaced: bool = False
@@ -77,19 +77,19 @@ class _Kind(Wire, frozen=True):
 
 
 class _Kinds(Wire, frozen=True):
-    resources: tuple[_Kind, ...] | None = None
+    resources: tuple[_UsedKind, ...] | None = None
 
 
-class _GroupVersion(Wire, frozen=True):
+class _UsedGroupVersion(Wire, frozen=True):
     group_version: str = ""
 
 
-class _Group(Wire, frozen=True):
-    versions: tuple[_GroupVersion, ...] = ()
+class _UsedGroup(Wire, frozen=True):
+    versions: tuple[_UsedGroupVersion, ...] = ()
 
 
-class _Groups(Wire, frozen=True):
-    groups: tuple[_Group, ...] | None = None
+class _UsedGroups(Wire, frozen=True):
+    groups: tuple[_UsedGroup, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def contents(client: Client, namespace: str, *, but: Callable[[str, str], 
 
 async def _namespaced_kinds(client: Client, unread: list[str]) -> list[Resource[Named]]:
     """Return the kinds whose objects a namespace would take along, each in one version."""
-    groups = (await _read(client, "/apis", _Groups)).groups or ()
+    groups = (await _read(client, "/apis", _UsedGroups)).groups or ()
     versions = ["v1", *(each.group_version for group in groups for each in group.versions)]
     kinds: dict[tuple[str, str], Resource[Named]] = {}
     for version in versions:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.apps.exporter.api_objects import KnownPods, NodeObject, uids_of
+    from numakube.apps.exporter.api_objects import NodeObject, NodePods, uids_of
     from numakube.apps.exporter.export_loop import Exporter
     from numakube.apps.exporter.kubelet_checkpoints import Checkpoints
     from numakube.apps.exporter.kubelet_config_sources import KnownConfig
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.report_options import ReportOptions
-    from numakube.apps.exporter.scan_wakeups import Cause, Trigger, Wakeups
+    from numakube.apps.exporter.scan_wakeups import ScanCause, Trigger, Wakeups
     from numakube.apps.exporter.surprises import Silence
 
 __all__ = [
-    "Cause",
     "Checkpoints",
     "Exporter",
     "ExporterMetrics",
     "Hardware",
     "KnownConfig",
-    "KnownPods",
     "NodeInputs",
     "NodeObject",
+    "NodePods",
     "NodeReader",
     "ObjectPublisher",
     "PodName",
     "Publisher",
     "Report",
     "ReportOptions",
+    "ScanCause",
     "Silence",
     "Trigger",
     "Wakeups",
@@ -52,7 +52,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "api_objects": "KnownPods NodeObject uids_of",
+        "api_objects": "NodePods NodeObject uids_of",
         "export_loop": "Exporter",
         "kubelet_checkpoints": "Checkpoints",
         "kubelet_config_sources": "KnownConfig",
@@ -62,7 +62,7 @@ __getattr__ = lazy_names(
         "numa_hardware": "Hardware hardware_of",
         "report": "Report",
         "report_options": "ReportOptions",
-        "scan_wakeups": "Cause Trigger Wakeups",
+        "scan_wakeups": "ScanCause Trigger Wakeups",
         "surprises": "Silence",
     },
 )

@@ -107,7 +107,7 @@ class NoPods:
         return MappingProxyType({})
 
 
-class KnownPods(ABC):
+class NodePods(ABC):
     """What the objects of a node's pods tell."""
 
     @abstractmethod
@@ -139,7 +139,7 @@ class KnownPods(ABC):
         }
 
 
-class WatchedPods(KnownPods):
+class WatchedPods(NodePods):
     """The pods of one node, watched."""
 
     def __init__(self, client: Client, node_name: str, changed: Callable[[], None]) -> None:

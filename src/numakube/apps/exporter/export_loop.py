@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.report import Report
     from numakube.apps.exporter.report_options import ReportOptions
-    from numakube.apps.exporter.scan_wakeups import Cause, Wakeup, Wakeups
+    from numakube.apps.exporter.scan_wakeups import ScanCause, Wakeup, Wakeups
     from numakube.apps.exporter.surprises import Silence
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
@@ -60,7 +60,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class PodCondition:
+class ExporterCondition:
     """One condition; reason and message only if it is false."""
 
     type: str
@@ -69,19 +69,19 @@ class PodCondition:
     message: str = ""
 
 
-def fetched(*, ok: bool) -> PodCondition:
+def fetched(*, ok: bool) -> ExporterCondition:
     """Return whether the kubelet could be read."""
     if ok:
-        return PodCondition(FETCHED, is_true=True)
-    return PodCondition(FETCHED, False, "ScanFailed", "failed to scan pod resources")
+        return ExporterCondition(FETCHED, is_true=True)
+    return ExporterCondition(FETCHED, False, "ScanFailed", "failed to scan pod resources")
 
 
-def updated(*, ok: bool) -> PodCondition:
+def updated(*, ok: bool) -> ExporterCondition:
     """Return whether the object could be written."""
     if ok:
-        return PodCondition(UPDATED, is_true=True)
+        return ExporterCondition(UPDATED, is_true=True)
     message = "failed to update noderesourcetopology object"
-    return PodCondition(UPDATED, False, "UpdateFailed", message)
+    return ExporterCondition(UPDATED, False, "UpdateFailed", message)
 
 
 class OwnPod:
@@ -91,10 +91,10 @@ class OwnPod:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._written: dict[str, PodCondition] = {}
+        self._written: dict[str, ExporterCondition] = {}
         self._said = ""
 
-    async def set(self, condition: PodCondition) -> None:
+    async def set(self, condition: ExporterCondition) -> None:
         """Set *condition* unless it is set already; failures are logged."""
         if self._written.get(condition.type) == condition:
             return
@@ -194,7 +194,7 @@ class Exporter:
         since, self._woke_at = self._woke_at, now
         return None if since is None else now - since
 
-    async def _look(self, cause: Cause) -> Report | None:
+    async def _look(self, cause: ScanCause) -> Report | None:
         """Read and compute, several times if what is read is of different moments.
 
         Not if it was so the last time too: then a second look does not help.
@@ -210,7 +210,7 @@ class Exporter:
             await self.clock.sleep(pause)
         return report
 
-    async def _read(self, cause: Cause) -> NodeInputs | None:
+    async def _read(self, cause: ScanCause) -> NodeInputs | None:
         try:
             with self._timed(SCAN, cause):
                 inputs = await self.source.read()
@@ -274,7 +274,7 @@ class Exporter:
                 _log.warning("odd_fact", kind=str(kind), detail=detail)
         self._said = set(details)
 
-    async def _publish(self, report: Report, cause: Cause, slept: float | None) -> bool:
+    async def _publish(self, report: Report, cause: ScanCause, slept: float | None) -> bool:
         try:
             with self._timed(UPDATE, cause):
                 written = await self.publisher.publish(report, cause=cause, slept=slept)
@@ -320,12 +320,12 @@ class Exporter:
         self._failures += 1
         self.wakeups.retry_after(pause)
 
-    async def _condition(self, condition: PodCondition) -> None:
+    async def _condition(self, condition: ExporterCondition) -> None:
         if self.pod is not None:
             await self.pod.set(condition)
 
     @contextmanager
-    def _timed(self, operation: str, cause: Cause) -> Iterator[None]:
+    def _timed(self, operation: str, cause: ScanCause) -> Iterator[None]:
         begun = self.clock.monotonic()
         try:
             yield

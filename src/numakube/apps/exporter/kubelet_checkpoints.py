@@ -30,7 +30,7 @@ from numakube.api.checkpoints import (
 from numakube.apps.exporter.report_options import Problem, Trouble
 from numakube.errors import CorruptCheckpoint, KubeletStartError, NumakubeError
 from numakube.kubelet.admission_outcome import MemoryBlock
-from numakube.kubelet.memory_hints import MemoryBooks, MemoryTable, NodeMemory, release
+from numakube.kubelet.memory_hints import MemoryAmounts, MemoryBooks, NodeMemory, release
 from numakube.kubelet.state_files import StateFiles
 from numakube.node.bounded_files import read_regular_file
 from numakube.node.device_plugin.device_choices import FOLDER, read_choices
@@ -279,7 +279,7 @@ def _node_memory(state: NumaNodeState) -> NodeMemory:
         state.cells,
         state.number_of_assignments,
         {
-            kind: MemoryTable(
+            kind: MemoryAmounts(
                 total=table.total,
                 system_reserved=table.system_reserved,
                 allocatable=table.allocatable,

@@ -126,7 +126,7 @@ class ConfigFile:
         return f"there is no file {self.path}"
 
 
-class Asked(ABC):
+class KeptAnswer(ABC):
     """An answer that takes asking, kept until the kubelet may have another.
 
     A failure is kept for a while too: a scan must not ask again and again what gets no answer.
@@ -164,7 +164,7 @@ class Asked(ABC):
         """Ask."""
 
 
-class ApiConfigz(Asked):
+class ApiConfigz(KeptAnswer):
     """The kubelet's ``/configz``, through the API server; needs the right to ``nodes/proxy``."""
 
     def __init__(self, client: Client, node_name: str) -> None:
@@ -178,7 +178,7 @@ class ApiConfigz(Asked):
         return with_defaults(decode_configz(bytes(answer.body), self._path))
 
 
-class KubeletConfigz(Asked):
+class KubeletConfigz(KeptAnswer):
     """The kubelet's ``/configz`` at its own address, whose certificate is self-signed.
 
     It needs the right to ``nodes/configz``, or, of kubelets before 1.33, to ``nodes/proxy``.
@@ -317,7 +317,7 @@ def file_of_uri(uri: str) -> str | None:
 _COMMAND: Final = "kubelet"
 
 
-class CommandLine(Asked):
+class CommandLine(KeptAnswer):
     """The command line of the kubelet among the processes in *proc*."""
 
     def __init__(self, proc: Path, *, state_dir: str, locate: Locate, clock: Clock) -> None:

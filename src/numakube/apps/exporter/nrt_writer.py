@@ -19,7 +19,7 @@ import structlog
 
 from numakube.api.meta import OwnerReference
 from numakube.api.nrt import KIND, V1ALPHA2, Attribute, NodeResourceTopology, with_attribute
-from numakube.apps.exporter.scan_wakeups import Cause
+from numakube.apps.exporter.scan_wakeups import ScanCause
 from numakube.apps.served_topologies import served_topologies
 from numakube.errors import (
     AlreadyExists,
@@ -395,7 +395,7 @@ async def _why_not_written(client: Client) -> str:
 class Publisher(Protocol):
     """Where reports go."""
 
-    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: ScanCause, slept: float | None) -> Written:
         """Publish *report*; *slept* are the seconds since the last wake-up."""
         ...
 
@@ -407,7 +407,7 @@ class Publisher(Protocol):
 class Nowhere:
     """Publishes nothing."""
 
-    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: ScanCause, slept: float | None) -> Written:
         """Do nothing."""
         return Written(Operation.NONE)
 
@@ -456,15 +456,15 @@ class ObjectPublisher:
         self._updates = UpdateWriter(client, manager=MANAGER) if max_silence else None
         self._whole_bytes = 0
 
-    async def publish(self, report: Report, *, cause: Cause, slept: float | None) -> Written:
+    async def publish(self, report: Report, *, cause: ScanCause, slept: float | None) -> Written:
         """Write what has changed."""
         if self._updates is not None:
             sent = await self._updates.write(self._owned(report.topology(self._name)))
             if sent is not None:
                 return Written(Operation.UPDATE, sent, self._whole_bytes)
-        if cause is Cause.PERIODIC:
+        if cause is ScanCause.PERIODIC:
             self._writer.forget()
-        if cause is Cause.PERIODIC or not self._node.is_known:
+        if cause is ScanCause.PERIODIC or not self._node.is_known:
             await self._node.refresh()
         # If the answer is lost, it is not known of which report updates are.
         self._end_updates()
@@ -506,11 +506,11 @@ class ObjectPublisher:
         return msgspec.structs.replace(wanted, metadata=metadata)
 
     def _timed(
-        self, wanted: NodeResourceTopology, cause: Cause, slept: float | None
+        self, wanted: NodeResourceTopology, cause: ScanCause, slept: float | None
     ) -> NodeResourceTopology:
         if self._timing_period is None:
             return wanted
-        interval = self._timing_period if cause is Cause.PERIODIC else 0.0
+        interval = self._timing_period if cause is ScanCause.PERIODIC else 0.0
         times = {
             SLEEP_DURATION: format_duration(round(slept or 0.0) * SECOND),
             UPDATE_INTERVAL: format_duration(round(interval * SECOND)),

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.node_scan import KubeletFacts, NodeInputs
     from numakube.apps.exporter.numa_hardware import Hardware
     from numakube.apps.exporter.report_options import PodPattern, ReferenceContainer, ReportOptions
-    from numakube.apps.exporter.scan_wakeups import Cause
+    from numakube.apps.exporter.scan_wakeups import ScanCause
     from numakube.node.podresources_client import ContainerResources, PodResources
 
 
@@ -125,14 +125,14 @@ def _options(prefix: str, options: Mapping[str, str]) -> Iterator[Attribute]:
 
 
 @dataclass(frozen=True, slots=True)
-class Exclusive:
+class ExclusiveContainer:
     """What makes a pod exclusive: its first such container; an empty name is the pod itself."""
 
     container: str
     reason: Reason
 
 
-def exclusive_use(pod: PodResources) -> Exclusive | None:
+def exclusive_use(pod: PodResources) -> ExclusiveContainer | None:
     """Return what *pod* has for itself and on a NUMA node; nothing if all of it is shared.
 
     Containers are asked in order, each for CPUs, then memory (whatever its size), then devices.
@@ -141,11 +141,11 @@ def exclusive_use(pod: PodResources) -> Exclusive | None:
     for container in pod.containers:
         reason = _reason(container)
         if reason:
-            return Exclusive(container.name, reason)
+            return ExclusiveContainer(container.name, reason)
     if pod.cpu_ids:
-        return Exclusive("", "cpu")
+        return ExclusiveContainer("", "cpu")
     if any(has_numa_node(block.numa_nodes) for block in pod.memory):
-        return Exclusive("", "memory")
+        return ExclusiveContainer("", "memory")
     return None
 
 
@@ -334,7 +334,7 @@ class ReportedPod:
     namespace: str
     name: str
     uid: str | None
-    exclusive: Exclusive | None
+    exclusive: ExclusiveContainer | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -379,7 +379,7 @@ class Report:
         return topology if self.exact is None else with_exact(topology, self.exact)
 
 
-def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: Cause) -> Report:
+def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: ScanCause) -> Report:
     """Compute the report of what one scan read."""
     pods = listed_pods(inputs, options)
     table = zones_of(inputs, pods, options)
@@ -454,7 +454,7 @@ def _exporter(options: ReportOptions) -> Iterator[Attribute]:
 
 
 def _annotations(
-    cause: Cause, published: str | None, exact: ExactReport | Inexact | None
+    cause: ScanCause, published: str | None, exact: ExactReport | Inexact | None
 ) -> dict[str, str]:
     annotations = {nrt_names.RTE_UPDATE_ANNOTATION: str(cause)}
     if published is not None:

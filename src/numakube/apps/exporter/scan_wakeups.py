@@ -24,7 +24,7 @@ SETTLE_SECONDS: Final = 0.02
 """How long changes are gathered: a kubelet writes its files one after the other."""
 
 
-class Cause(StrEnum):
+class ScanCause(StrEnum):
     """What a report is due to, as RTE tells it in an annotation."""
 
     PERIODIC = "periodic"
@@ -52,9 +52,9 @@ class Wakeup:
     triggers: frozenset[Trigger]
 
     @property
-    def cause(self) -> Cause:
+    def cause(self) -> ScanCause:
         """Whether anything but time has triggered it."""
-        return Cause.PERIODIC if self.triggers == {Trigger.PERIOD} else Cause.REACTIVE
+        return ScanCause.PERIODIC if self.triggers == {Trigger.PERIOD} else ScanCause.REACTIVE
 
 
 class Wakeups:

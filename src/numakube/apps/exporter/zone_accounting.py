@@ -152,14 +152,16 @@ _RTE_HUGEPAGES: Final = ("hugepages-2Mi", "hugepages-1Gi")
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneTable:
+class AccountedZones:
     """The zones, and what of the kubelet's answers found no place in them."""
 
     zones: tuple[Zone, ...]
     problems: tuple[Problem, ...]
 
 
-def zones_of(inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOptions) -> ZoneTable:
+def zones_of(
+    inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOptions
+) -> AccountedZones:
     """Return the zones of a node on which *pods* run, those of other namespaces included."""
     counted = [pod for pod in pods if options.watch_namespace in ("", pod.namespace)]
     books = _Books(inputs, counted, options)
@@ -178,7 +180,7 @@ def zones_of(inputs: NodeInputs, pods: Sequence[PodResources], options: ReportOp
         )
         for zone in books.zones
     )
-    return ZoneTable(zones, tuple(books.problems()))
+    return AccountedZones(zones, tuple(books.problems()))
 
 
 class _Books:

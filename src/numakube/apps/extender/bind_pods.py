@@ -60,7 +60,7 @@ class _Seen:
     topology: NodeTopology | None
 
 
-class Booking:
+class PodBinding:
     """Binds pods, each at most once."""
 
     def __init__(
@@ -230,7 +230,7 @@ _ATTEMPTS: Final = 8
 """Writes of one claim that other replicas may spoil."""
 
 
-class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
+class BoundPod(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pod that is bound, or about to be bound, to the node of the lease."""
 
     uid: str
@@ -244,7 +244,7 @@ class _Ledger:
     """A lease as it was last read or written; without a version it does not exist yet."""
 
     version: str = ""
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[BoundPod, ...] = ()
 
 
 class Claims:
@@ -330,11 +330,11 @@ class Claims:
                 self._mirror.apply(self._mirror.cache.reserve(other, node))
                 self._mirror.assume(other, node)
 
-    def _is_news(self, claim: Claim, pod: PodInfo) -> bool:
+    def _is_news(self, claim: BoundPod, pod: PodInfo) -> bool:
         known = self._mirror.cluster.node_of(claim.uid) is not None
         return claim.uid != pod.uid and not known and self._age(claim) < KEPT_SECONDS
 
-    async def _find(self, claim: Claim, node: str) -> PodInfo | None:
+    async def _find(self, claim: BoundPod, node: str) -> PodInfo | None:
         """Return the claimed pod if it is on *node* or may be any moment."""
         namespace, _, name = claim.pod.partition("/")
         try:
@@ -352,7 +352,7 @@ class Claims:
     ) -> bool:
         now = self._client.clock.now()
         kept = [claim for claim in ledger.claims if self._is_kept(claim, pod.uid)]
-        mine = Claim(pod.uid, pod.key, format_time(now), dict(annotations))
+        mine = BoundPod(pod.uid, pod.key, format_time(now), dict(annotations))
         claims = (*kept[-_MOST_KEPT:], mine)
         lease = self._lease(node, ledger.version, claims, now)
         try:
@@ -366,19 +366,19 @@ class Claims:
         self._withdrawn.discard(pod.uid)
         return True
 
-    def _is_kept(self, claim: Claim, uid: str) -> bool:
+    def _is_kept(self, claim: BoundPod, uid: str) -> bool:
         if claim.uid in self._withdrawn:
             self._withdrawn.discard(claim.uid)
             return False
         return claim.uid != uid and self._age(claim) < KEPT_SECONDS
 
-    def _age(self, claim: Claim) -> float:
+    def _age(self, claim: BoundPod) -> float:
         try:
             return (self._client.clock.now() - parse_time(claim.at)).total_seconds()
         except InvalidValue:
             return KEPT_SECONDS
 
-    def _lease(self, node: str, version: str, claims: tuple[Claim, ...], now: datetime) -> Lease:
+    def _lease(self, node: str, version: str, claims: tuple[BoundPod, ...], now: datetime) -> Lease:
         text = msgspec.json.encode(claims).decode()
         return Lease(
             metadata=ObjectMeta(
@@ -396,9 +396,9 @@ class Claims:
         )
 
 
-def _claims_in(text: str, node: str) -> tuple[Claim, ...]:
+def _claims_in(text: str, node: str) -> tuple[BoundPod, ...]:
     try:
-        return msgspec.json.decode(text, type=tuple[Claim, ...])
+        return msgspec.json.decode(text, type=tuple[BoundPod, ...])
     except BROKEN_JSON as error:
         _log.warning("claims_unreadable", node=node, error=str(error))
         return ()

@@ -208,8 +208,8 @@ class Requests:
     """Reads requests, and remembers their parts."""
 
     def __init__(self) -> None:
-        self._pods = _Remembered(_POD_DECODER, _REMEMBERED_PODS)
-        self._names = _Remembered(_NAMES_DECODER, _REMEMBERED_LISTS)
+        self._pods = _DecodedLately(_POD_DECODER, _REMEMBERED_PODS)
+        self._names = _DecodedLately(_NAMES_DECODER, _REMEMBERED_LISTS)
 
     def read(self, body: bytes) -> ExtenderArgs:
         """Return *body* as arguments.
@@ -234,7 +234,7 @@ class Requests:
         return msgspec.Raw(raw)
 
 
-class _Remembered(Generic[T]):
+class _DecodedLately(Generic[T]):
     """What was decoded lately, by its bytes."""
 
     def __init__(self, decoder: msgspec.json.Decoder[T], size: int) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.extender.extender_engine import AllottingEngine
     from numakube.apps.extender.extender_messages import NodeList
-    from numakube.apps.extender.pending_binds import Hold
+    from numakube.apps.extender.pending_binds import PendingPod
     from numakube.kube.client import Client
     from numakube.kube.store import Change
     from numakube.scheduling.arrays import IntArray, Mask, Rows
@@ -118,7 +118,7 @@ _FINEST_STEP: Final = 2.0
 
 
 @dataclass(slots=True)
-class Judgement:
+class FilterJudgement:
     """What filter says of the nodes that were asked about.
 
     Attributes:
@@ -165,7 +165,7 @@ class _Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _FilterRefusal:
     rows: Rows
     status: Status
     confirmed: bool = False
@@ -212,15 +212,17 @@ class Judge:
                 self._infos.popitem(last=False)
         return known
 
-    def judge(self, pod: PodInfo, names: Sequence[str], holds: dict[str, list[Hold]]) -> Judgement:
+    def judge(
+        self, pod: PodInfo, names: Sequence[str], holds: dict[str, list[PendingPod]]
+    ) -> FilterJudgement:
         """Return which of *names* can take *pod*, given those that others are on their way to."""
         snapshot, state = self.cluster.snapshot(), CycleState()
         asked = self._nodes_called(names)
-        refusals: list[_Refusal] = []
+        refusals: list[_FilterRefusal] = []
         kept = self._by_counts(state, pod, snapshot, asked.rows, refusals)
         kept = self._beside_others(pod, kept, holds, refusals)
         kept = self._confirmed(state, pod, snapshot, kept, refusals)
-        result = Judgement(asked=asked.mask, all_known=len(asked.rows) == len(names))
+        result = FilterJudgement(asked=asked.mask, all_known=len(asked.rows) == len(names))
         if len(kept) == len(names):
             result.kept = tuple(names)
         else:
@@ -291,7 +293,7 @@ class Judge:
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
-        refusals: list[_Refusal],
+        refusals: list[_FilterRefusal],
     ) -> Rows:
         if not len(rows):
             return rows
@@ -304,19 +306,19 @@ class Judge:
         if verdicts is not None:
             for number, status in enumerate(verdicts.statuses):
                 if not status.ok:
-                    refusals.append(_Refusal(rows[verdicts.choice == number], status))
+                    refusals.append(_FilterRefusal(rows[verdicts.choice == number], status))
             rows = rows[verdicts.ok]
         if snapshot.aside:
             rows, refused = without_aside(snapshot, rows)
-            refusals += (_Refusal(gone, why) for gone, why in refused)
+            refusals += (_FilterRefusal(gone, why) for gone, why in refused)
         return rows
 
     def _beside_others(
         self,
         pod: PodInfo,
         rows: Rows,
-        holds: dict[str, list[Hold]],
-        refusals: list[_Refusal],
+        holds: dict[str, list[PendingPod]],
+        refusals: list[_FilterRefusal],
     ) -> Rows:
         """Drop nodes whose room others are about to take; the last ones only if that is certain."""
         # Where a pod was sent to is not where it will be bound: kube-scheduler may choose another
@@ -340,7 +342,7 @@ class Judge:
         if not taken:
             return rows
         promised = np.array(sorted(taken), dtype=np.intp)
-        refusals.append(_Refusal(promised, _PROMISED))
+        refusals.append(_FilterRefusal(promised, _PROMISED))
         return np.setdiff1d(rows, promised)
 
     def _confirmed(
@@ -349,7 +351,7 @@ class Judge:
         pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
-        refusals: list[_Refusal],
+        refusals: list[_FilterRefusal],
     ) -> Rows:
         """Rate *rows*, and drop those of the best that the model refuses."""
         if not len(rows):
@@ -361,7 +363,9 @@ class Judge:
             row = int(rows[position])
             status = checked(partial(self.engine.confirm, state, pod), snapshot.at(row))
             if not status.ok:
-                refusals.append(_Refusal(rows[position : position + 1], status, confirmed=True))
+                refusals.append(
+                    _FilterRefusal(rows[position : position + 1], status, confirmed=True)
+                )
                 wrong.append(position)
             if asked >= CONFIRMED and len(wrong) < asked:
                 break
@@ -374,8 +378,8 @@ class Judge:
         self,
         pod: PodInfo,
         asked: _Asked,
-        refusals: list[_Refusal],
-        result: Judgement,
+        refusals: list[_FilterRefusal],
+        result: FilterJudgement,
     ) -> None:
         """Sort the names by what is said of them; those we do not know are refused for good."""
         size = len(self.cluster.by_row) + 1
@@ -478,16 +482,16 @@ UNKNOWN_GROUP: Final = f"{MARK}node does not exist, and the topology of its grou
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class ConfigMap(Wire, frozen=True):
+class TextMap(Wire, frozen=True):
     """Texts by name."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-def config_map_reflector(client: Client, namespace: str) -> Reflector[ConfigMap]:
+def config_map_reflector(client: Client, namespace: str) -> Reflector[TextMap]:
     """Return what follows the ConfigMap in which groups are described; there may be none."""
-    resource, name = CONFIG_MAPS.decoded_as(ConfigMap), f"metadata.name={NODE_GROUPS}"
+    resource, name = CONFIG_MAPS.decoded_as(TextMap), f"metadata.name={NODE_GROUPS}"
     return Reflector(client, resource, namespace=namespace, fields=name, optional=True)
 
 
@@ -499,7 +503,7 @@ class VirtualNodes:
         self._settings = settings
         self._groups = NodeGroups()
 
-    def described(self, change: Change[ConfigMap]) -> None:
+    def described(self, change: Change[TextMap]) -> None:
         """Take over what the ConfigMap says; one that cannot be read changes nothing."""
         if isinstance(change, Removed):
             self._groups = NodeGroups()
@@ -518,7 +522,7 @@ class VirtualNodes:
         items = nodes.items if nodes is not None else None
         return any(name_of(item) not in self._judge.cluster.row_of for item in items or ())
 
-    def add_to(self, found: Judgement, pod: PodInfo, nodes: NodeList) -> None:
+    def add_to(self, found: FilterJudgement, pod: PodInfo, nodes: NodeList) -> None:
         """Say in *found* what becomes of *pod* on those of *nodes* that do not exist."""
         kept = set(found.kept)
         items = nodes.items or ()

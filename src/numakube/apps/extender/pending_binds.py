@@ -26,7 +26,7 @@ _MOST_UNSEEN: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class PendingPod:
     """One pod on its way.
 
     Attributes:
@@ -40,13 +40,13 @@ class Hold:
     until: float
 
 
-class Holds:
+class PendingPods:
     """The pods on their way, each on one node."""
 
     def __init__(self, *, seconds: float = HOLD_SECONDS) -> None:
         self._seconds = seconds
-        self._by_uid: dict[str, Hold] = {}
-        self._unseen: dict[str, Hold] = {}
+        self._by_uid: dict[str, PendingPod] = {}
+        self._unseen: dict[str, PendingPod] = {}
 
     def __len__(self) -> int:
         return len(self._by_uid)
@@ -55,7 +55,7 @@ class Holds:
         self, pod: PodInfo, node: str, *, certain: bool, now: float, unseen: bool = False
     ) -> None:
         """Hold *node* for *pod*, and nothing else; for one that is *unseen* once it is seen."""
-        hold = Hold(pod=pod, node=node, certain=certain, until=now + self._seconds)
+        hold = PendingPod(pod=pod, node=node, certain=certain, until=now + self._seconds)
         if not unseen:
             self._by_uid[pod.uid] = hold
         elif len(self._unseen) < _MOST_UNSEEN:
@@ -67,20 +67,20 @@ class Holds:
         if hold is not None:
             self._by_uid[pod.uid] = replace(hold, pod=pod)
 
-    def drop(self, uid: str) -> Hold | None:
+    def drop(self, uid: str) -> PendingPod | None:
         """End the hold of a pod; return it if there was one that counted."""
         self._unseen.pop(uid, None)
         return self._by_uid.pop(uid, None)
 
-    def others(self, uid: str, now: float) -> dict[str, list[Hold]]:
+    def others(self, uid: str, now: float) -> dict[str, list[PendingPod]]:
         """Return the holds of other pods that last beyond *now*, by node."""
-        found: dict[str, list[Hold]] = {}
+        found: dict[str, list[PendingPod]] = {}
         for hold in self._by_uid.values():
             if hold.pod.uid != uid and hold.until > now:
                 found.setdefault(hold.node, []).append(hold)
         return found
 
-    def expired(self, now: float) -> list[Hold]:
+    def expired(self, now: float) -> list[PendingPod]:
         """Remove and return the expired holds."""
         self._unseen = {uid: hold for uid, hold in self._unseen.items() if hold.until > now}
         gone = [hold for hold in self._by_uid.values() if hold.until <= now]

@@ -26,8 +26,8 @@ from numakube.scheduling.framework.status import SUCCESS, Code, unschedulable
 from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, AlignmentRefusalGroup, Kind
 from numakube.scheduling.preemption.victims import (
     Budget,
+    ChosenVictims,
     EvictionTrial,
-    Victims,
     by_importance,
     find_victims,
     split_by_violation,
@@ -220,19 +220,19 @@ class _Case:
         self._budgets = budgets
         self._nominated = judge.nominations.before(pod, node.name)
 
-    def settle(self, proposal: Proposal) -> Victims | None:
+    def settle(self, proposal: Proposal) -> ChosenVictims | None:
         """Return the pods to evict; ``None`` if evicting does not help."""
         proposed = [self._node.pods[uid] for uid in sorted(proposal.uids)]
         trial = self._trial(_Alignment(self._judge))
         trial.remove(proposed)
         if trial.verdict().ok:
-            return Victims(tuple(sorted(proposed, key=by_importance)), proposal.violations)
+            return ChosenVictims(tuple(sorted(proposed, key=by_importance)), proposal.violations)
         found = [self._with_more(proposed, proposal.violations)]
         if not depends_on_pods(self._pod) and not any(map(_is_in_the_way, proposed)):
             found.append(self._others())
         return min((one for one in found if one), key=lambda one: one.cost, default=None)
 
-    def _with_more(self, proposed: list[PodInfo], violations: int) -> Victims | None:
+    def _with_more(self, proposed: list[PodInfo], violations: int) -> ChosenVictims | None:
         """Return the proposed victims and the fewest besides."""
         rest = self._node.clone()
         for pod in proposed:
@@ -246,17 +246,17 @@ class _Case:
             )
 
         more = find_victims(self._pod, rest, self._budgets, trial)
-        if not isinstance(more, Victims):
+        if not isinstance(more, ChosenVictims):
             return None
         pods = sorted((*proposed, *more.pods), key=by_importance)
         violating, _ = split_by_violation(pods, self._budgets)
-        return Victims(tuple(pods), max(violations, len(violating)))
+        return ChosenVictims(tuple(pods), max(violations, len(violating)))
 
-    def _others(self) -> Victims | None:
+    def _others(self) -> ChosenVictims | None:
         """Return the best victims by resources and alignment together."""
         what_if = _RoomAndAlignment(self._judge)
         found = find_victims(self._pod, self._node, self._budgets, lambda: self._trial(what_if))
-        return found if isinstance(found, Victims) and found.pods else None
+        return found if isinstance(found, ChosenVictims) and found.pods else None
 
     def _trial(self, what_if: _Alignment) -> EvictionTrial:
         state = CycleState()

@@ -21,13 +21,13 @@ from numakube.apps.debugging.annex_endpoints import AnnexEndpoints, DecidingProg
 from numakube.apps.debugging.documents import Speaker
 from numakube.apps.debugging.loglevel_endpoint import Levels
 from numakube.apps.debugging.state_endpoints import Attempts, Caches, Resync, node_of
-from numakube.apps.extender.bind_pods import Booking, Claims
+from numakube.apps.extender.bind_pods import Claims, PodBinding
 from numakube.apps.extender.extender_engine import AllottingEngine, allotting_plugin, fit_engine
 from numakube.apps.extender.filter_nodes import Judge, VirtualNodes, config_map_reflector
 from numakube.apps.extender.metrics import ExtenderMetrics
-from numakube.apps.extender.pending_binds import HOLD_SECONDS, Holds
+from numakube.apps.extender.pending_binds import HOLD_SECONDS, PendingPods
 from numakube.apps.extender.settings import NAMESPACE, SETTINGS, numa_settings_of, placement_args_of
-from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, Endpoints
+from numakube.apps.extender.verb_endpoints import KEEP_ALIVE_SECONDS, MAX_BODY_BYTES, VerbEndpoints
 from numakube.apps.extender.verbs import Verbs
 from numakube.apps.extender.wake_pods import Waking
 from numakube.apps.flight_recording import Recording, recorder_of
@@ -180,10 +180,10 @@ class ExtenderProcess:
         plugin = allotting_plugin(options.placement, self.mirror.cluster)
         engine = AllottingEngine(self.mirror.cluster, make_engine(options.numa), plugin)
         judge = Judge(self.mirror.cluster, engine, self.engine.nominations)
-        holds = Holds(seconds=options.hold_seconds)
+        holds = PendingPods(seconds=options.hold_seconds)
         self.claims = self._claims() if options.claims else None
         self.recording = Recording(options.recorder, self.mirror.cluster, client.clock)
-        self._booking = Booking(client, self.mirror, judge, self.claims, self.recording)
+        self._booking = PodBinding(client, self.mirror, judge, self.claims, self.recording)
         self.waking = Waking(client, judge, holds, self.metrics)
         virtual = VirtualNodes(judge, options.numa)
         self._node_groups = config_map_reflector(client, options.namespace)
@@ -243,7 +243,7 @@ class ExtenderProcess:
         health = Health()
         health.ready("caches", self.mirror.missing)
         health.ready("topologies", self.mirror.topology_trouble)
-        endpoints = Endpoints(
+        endpoints = VerbEndpoints(
             self.verbs,
             self.metrics,
             self._client.clock,

@@ -52,7 +52,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 _Answer: TypeAlias = "Callable[[bytes], bytes | Awaitable[bytes]]"
 
 
-class Endpoints:
+class VerbEndpoints:
     """The routes of the verbs."""
 
     def __init__(

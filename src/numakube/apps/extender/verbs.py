@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube.apps.cluster_mirror import Mirror
-    from numakube.apps.extender.bind_pods import Booking, Claims
+    from numakube.apps.extender.bind_pods import Claims, PodBinding
     from numakube.apps.extender.extender_messages import BindingArgs, ExtenderArgs, PreemptionArgs
-    from numakube.apps.extender.filter_nodes import Judge, Judgement, VirtualNodes
+    from numakube.apps.extender.filter_nodes import FilterJudgement, Judge, VirtualNodes
     from numakube.apps.extender.metrics import ExtenderMetrics
-    from numakube.apps.extender.pending_binds import Holds
+    from numakube.apps.extender.pending_binds import PendingPods
     from numakube.apps.extender.wake_pods import Waking
     from numakube.apps.flight_recording import Recording
     from numakube.kube.clock import Clock
@@ -55,8 +55,8 @@ class Verbs:
         mirror: Mirror,
         judge: Judge,
         virtual: VirtualNodes,
-        holds: Holds,
-        booking: Booking,
+        holds: PendingPods,
+        booking: PodBinding,
         claims: Claims | None,
         waking: Waking,
         metrics: ExtenderMetrics,
@@ -196,7 +196,7 @@ class Verbs:
         self._metrics.holds.set(len(self._holds))
         self._metrics.waiting.set(len(self._waking))
 
-    def _note(self, pod: PodInfo, names: Sequence[str], found: Judgement) -> None:
+    def _note(self, pod: PodInfo, names: Sequence[str], found: FilterJudgement) -> None:
         hold = self._holds.drop(pod.uid)
         if found.kept:
             self._waking.settled(pod.uid)

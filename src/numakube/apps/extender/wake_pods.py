@@ -31,7 +31,7 @@ from numakube.values.times import format_micro_time
 if TYPE_CHECKING:
     from numakube.apps.extender.filter_nodes import Judge
     from numakube.apps.extender.metrics import ExtenderMetrics
-    from numakube.apps.extender.pending_binds import Holds
+    from numakube.apps.extender.pending_binds import PendingPods
     from numakube.kube.client import Client
     from numakube.scheduling.arrays import Mask
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -70,7 +70,7 @@ class Waking:
     """Keeps refused pods, and wakes those that fit."""
 
     def __init__(
-        self, client: Client, judge: Judge, holds: Holds, metrics: ExtenderMetrics
+        self, client: Client, judge: Judge, holds: PendingPods, metrics: ExtenderMetrics
     ) -> None:
         self._client = client
         self._judge = judge

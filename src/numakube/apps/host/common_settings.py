@@ -56,7 +56,7 @@ def level_name(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class LogSubject:
     """What a rule is about: a module with all below it, or a pod (``namespace/name``)."""
 
     module: str = ""
@@ -78,7 +78,7 @@ class _Rule:
 class RuleShown:
     """A rule in force."""
 
-    subject: Subject
+    subject: LogSubject
     level: str
     seconds_left: float
 
@@ -94,7 +94,7 @@ class LevelSwitch:
         self.details = False
         self._normal = logging.INFO
         self._for_now: tuple[int, float, Clock] | None = None
-        self._rules: dict[Subject, _Rule] = {}
+        self._rules: dict[LogSubject, _Rule] = {}
 
     @property
     def level(self) -> str:
@@ -113,7 +113,7 @@ class LevelSwitch:
         self._for_now = (number, clock.monotonic() + seconds, clock)
         self._look_again()
 
-    def set_rule(self, subject: Subject, level: str, seconds: float, clock: Clock) -> None:
+    def set_rule(self, subject: LogSubject, level: str, seconds: float, clock: Clock) -> None:
         """Log what is about *subject* from *level* on for *seconds*.
 
         Raises:
@@ -126,7 +126,7 @@ class LevelSwitch:
         self._rules[subject] = _Rule(number, clock.monotonic() + seconds, clock)
         self._look_again()
 
-    def remove_rule(self, subject: Subject) -> bool:
+    def remove_rule(self, subject: LogSubject) -> bool:
         """Take a rule back; tell whether there was one."""
         found = self._rules.pop(subject, None) is not None
         self._look_again()
@@ -159,14 +159,14 @@ class LevelSwitch:
         if not self._rules:
             return general
         self._expire()
-        rule = self._rules.get(Subject(pod=str(event.get("pod") or "")))
+        rule = self._rules.get(LogSubject(pod=str(event.get("pod") or "")))
         if rule is None and any(subject.module for subject in self._rules):
             rule = self._module_rule(_calling_module())
         return general if rule is None else rule.number
 
     def _module_rule(self, module: str) -> _Rule | None:
         while module:
-            rule = self._rules.get(Subject(module=module))
+            rule = self._rules.get(LogSubject(module=module))
             if rule is not None:
                 return rule
             module = module.rpartition(".")[0]

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.apps.operator.group_additions import GroupAddition, Site
-    from numakube.apps.operator.node_pools import Pool
+    from numakube.apps.operator.group_additions import AdditionSite, GroupAddition
+    from numakube.apps.operator.node_pools import OperatorPool
 
-__all__ = ["GroupAddition", "Pool", "Site"]
+__all__ = ["AdditionSite", "GroupAddition", "OperatorPool"]
 
-__getattr__ = lazy_names(__name__, {"group_additions": "GroupAddition Site", "node_pools": "Pool"})
+__getattr__ = lazy_names(
+    __name__, {"group_additions": "GroupAddition AdditionSite", "node_pools": "OperatorPool"}
+)

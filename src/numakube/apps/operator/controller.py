@@ -22,7 +22,7 @@ from numakube.api.numaresources import (
 )
 from numakube.api.workloads import ConfigMap, DaemonSet, Deployment
 from numakube.apps.operator.exporters_plan import KubeletConfigObject, Seen, plan_exporters
-from numakube.apps.operator.plan_executor import FIELD_MANAGER, Failed
+from numakube.apps.operator.plan_executor import FIELD_MANAGER, ActionFailed
 from numakube.apps.operator.planned_actions import INTERNAL_ERROR, Made, conditions_of, degraded
 from numakube.apps.operator.scheduler_plan import SchedulerSeen, plan_scheduler
 from numakube.apps.ownership_labels import MANAGED_BY
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from numakube.apps.operator.exporters_plan import Setup
     from numakube.apps.operator.metrics import OperatorMetrics
     from numakube.apps.operator.plan_executor import Executor
-    from numakube.apps.operator.planned_actions import Plan, Verdict
+    from numakube.apps.operator.planned_actions import OperatorPlan, PassVerdict
     from numakube.apps.operator.scheduler_plan import SchedulerSetup
     from numakube.kube.client import Client
     from numakube.kube.event_recorder import EventRecorder
@@ -124,19 +124,19 @@ class Controller(Generic[T]):
         if plan is None:
             return ""
         outcome = await self._executor.perform(plan.actions)
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, ActionFailed):
             await self._say(wanted, degraded(INTERNAL_ERROR, outcome.message), {})
             return outcome.message
         for document in outcome.written:
             self._metrics.writes.labels(document["kind"]).inc()
             _log.info("object_written", kind=document["kind"], name=document["metadata"]["name"])
         # What was just written may not be in the stores yet, and is not ready before it is seen.
-        after: Plan | None = self._view.plan(wanted, outcome.written)
+        after: OperatorPlan | None = self._view.plan(wanted, outcome.written)
         if after is not None:
             await self._say(wanted, after.verdict, after.status)
         return ""
 
-    async def _say(self, wanted: T, verdict: Verdict, fields: dict[str, Any]) -> None:
+    async def _say(self, wanted: T, verdict: PassVerdict, fields: dict[str, Any]) -> None:
         """Write the status, if it differs from what the object has."""
         before: Document = msgspec.to_builtins(wanted.status)
         now = format_time(self._client.clock.now())
@@ -162,7 +162,7 @@ class Controller(Generic[T]):
             return  # It was deleted meanwhile.
         self._announce(wanted, verdict)
 
-    def _announce(self, wanted: T, verdict: Verdict) -> None:
+    def _announce(self, wanted: T, verdict: PassVerdict) -> None:
         before = {condition.type: condition for condition in wanted.status.conditions}
         old = before.get(verdict.state)
         if old is not None and old.status == "True" and old.message == verdict.message:
@@ -327,7 +327,7 @@ class View(Protocol[W]):
         """Return the user's object called *name*."""
         ...
 
-    def plan(self, wanted: W, written: Iterable[Document]) -> Plan | None:
+    def plan(self, wanted: W, written: Iterable[Document]) -> OperatorPlan | None:
         """Return what to do about *wanted*; *written* is newer than what is watched."""
         ...
 
@@ -345,7 +345,9 @@ class ExporterView:
         """Return the user's object called *name*."""
         return self._watched.operators.store.get(ObjectKey("", name))
 
-    def plan(self, wanted: NUMAResourcesOperator, written: Iterable[Document]) -> Plan | None:
+    def plan(
+        self, wanted: NUMAResourcesOperator, written: Iterable[Document]
+    ) -> OperatorPlan | None:
         """Return what to do about *wanted*."""
         watched = self._watched
         daemon_sets = {one.metadata.name: one for one in watched.daemon_sets.store.values()}
@@ -380,7 +382,9 @@ class SchedulerView:
         """Return the user's object called *name*."""
         return self._watched.schedulers.store.get(ObjectKey("", name))
 
-    def plan(self, wanted: NUMAResourcesScheduler, written: Iterable[Document]) -> Plan | None:
+    def plan(
+        self, wanted: NUMAResourcesScheduler, written: Iterable[Document]
+    ) -> OperatorPlan | None:
         """Return what to do about *wanted*."""
         deployments = {
             deployment.metadata.name: deployment

@@ -28,7 +28,7 @@ from numakube.api.numaresources import (
 from numakube.api.selectors import selector_of
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.operator.group_additions import (
-    Site,
+    AdditionSite,
     accounts_of,
     addition_objects,
     daemon_sets_of,
@@ -38,7 +38,7 @@ from numakube.apps.operator.node_pools import (
     EVENTS,
     PERIODIC,
     BadGroups,
-    Pool,
+    OperatorPool,
     Pools,
     expressions_of,
     log_level,
@@ -49,7 +49,7 @@ from numakube.apps.operator.planned_actions import (
     Apply,
     Extra,
     Made,
-    Plan,
+    OperatorPlan,
     degraded,
     leftovers,
     owned,
@@ -123,7 +123,7 @@ class Seen:
     kubelet_configs: tuple[KubeletConfigObject, ...] = ()
 
 
-def plan_exporters(seen: Seen, setup: Setup) -> Plan | None:
+def plan_exporters(seen: Seen, setup: Setup) -> OperatorPlan | None:
     """Return what to do; ``None`` if the user asked to leave everything alone."""
     wanted = seen.object
     if wanted.metadata.name != OPERATOR_NAME:
@@ -145,8 +145,8 @@ def plan_exporters(seen: Seen, setup: Setup) -> Plan | None:
     return _Pass(seen, setup, pools).plan()
 
 
-def _stopped(reason: str, message: str) -> Plan:
-    return Plan(verdict=degraded(reason, message), status={})
+def _stopped(reason: str, message: str) -> OperatorPlan:
+    return OperatorPlan(verdict=degraded(reason, message), status={})
 
 
 class _Pass:
@@ -159,11 +159,11 @@ class _Pass:
         self._doubt = pools.doubt
         self._owner: Document = msgspec.to_builtins(seen.object)
 
-    def plan(self) -> Plan:
+    def plan(self) -> OperatorPlan:
         waiting = self._first_not_ready()
         operands = self._operands()
         old = leftovers(self._seen.made, self._seen.object.metadata.uid, operands)
-        return Plan(
+        return OperatorPlan(
             actions=(*old, *self._definition(), *operands),
             verdict=verdict_of(
                 updating=waiting,
@@ -178,7 +178,7 @@ class _Pass:
             return []
         configs = {pool.name: self._config_map(pool) for pool in self._pools}
         image = self._seen.object.spec.image_spec or self._setup.image
-        site = Site(namespace=self._setup.namespace, image=image)
+        site = AdditionSite(namespace=self._setup.namespace, image=image)
         added = addition_objects(self._pools, site, self._setup.pull_policy)
         operands = PoolExporters(
             namespace=self._setup.namespace,
@@ -194,7 +194,7 @@ class _Pass:
         documents = [*given, *operands.objects(), *added]
         return [Apply(owned(document, self._owner)) for document in documents]
 
-    def _exporter(self, pool: Pool, config_map: Document | None) -> PoolExporter:
+    def _exporter(self, pool: OperatorPool, config_map: Document | None) -> PoolExporter:
         config = pool.config
         name = self._name(pool)
         theirs = self._seen.config_maps.get(name)
@@ -212,7 +212,7 @@ class _Pass:
             tolerations=tuple(msgspec.to_builtins(toleration) for toleration in config.tolerations),
         )
 
-    def _config_map(self, pool: Pool) -> Document | None:
+    def _config_map(self, pool: OperatorPool) -> Document | None:
         """Return the exporters' configuration; one that the user made under its name counts."""
         name = self._name(pool)
         theirs = self._seen.config_maps.get(name)
@@ -286,7 +286,7 @@ class _Pass:
         document: dict[str, Any] = msgspec.to_builtins(status)
         return document
 
-    def _name(self, pool: Pool) -> str:
+    def _name(self, pool: OperatorPool) -> str:
         return f"{self._seen.object.metadata.name}-{pool.name}"
 
 
@@ -320,7 +320,7 @@ class KubeletConfigObject(Wire, frozen=True):
     spec: KubeletConfigSpec = KubeletConfigSpec()
 
 
-def kubelet_settings(pool: Pool, configs: Iterable[KubeletConfigObject]) -> dict[str, str]:
+def kubelet_settings(pool: OperatorPool, configs: Iterable[KubeletConfigObject]) -> dict[str, str]:
     """Return policy and scope of the kubelets of *pool*, as far as an object tells them."""
     for config in configs:
         payload = config.spec.kubelet_config
@@ -329,7 +329,7 @@ def kubelet_settings(pool: Pool, configs: Iterable[KubeletConfigObject]) -> dict
     return {}
 
 
-def _is_for(config: KubeletConfigObject, pool: Pool) -> bool:
+def _is_for(config: KubeletConfigObject, pool: OperatorPool) -> bool:
     try:
         return selector_of(config.spec.machine_config_pool_selector).matches(pool.labels)
     except InvalidValue:

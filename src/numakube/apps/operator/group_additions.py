@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from numakube.api.numaresources import NodeGroup
-    from numakube.apps.operator.node_pools import Pool
+    from numakube.apps.operator.node_pools import OperatorPool
     from numakube.kube.resource_types import Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class AdditionSite:
     """Where the objects of an addition live, and what image their pods run."""
 
     namespace: str
@@ -43,8 +43,8 @@ class GroupAddition:
 
     account: str
     mistakes: Callable[[Any], Iterable[str]]
-    daemon_set: Callable[[Pool], str]
-    objects: Callable[[Sequence[tuple[Pool, Any]], Site], list[Document]]
+    daemon_set: Callable[[OperatorPool], str]
+    objects: Callable[[Sequence[tuple[OperatorPool, Any]], AdditionSite], list[Document]]
 
 
 def asked_of(group: NodeGroup) -> dict[str, Any]:
@@ -67,18 +67,20 @@ def _mistakes(name: str, asked: object) -> Iterable[str]:
     return _addition(name).mistakes(asked)
 
 
-def accounts_of(pools: Iterable[Pool]) -> tuple[str, ...]:
+def accounts_of(pools: Iterable[OperatorPool]) -> tuple[str, ...]:
     """Return what pods of annexes run as on *pools*, each account once."""
     found = (_addition(name).account for pool in pools for name in pool.additions)
     return tuple(dict.fromkeys(found))
 
 
-def daemon_sets_of(pools: Iterable[Pool]) -> list[str]:
+def daemon_sets_of(pools: Iterable[OperatorPool]) -> list[str]:
     """Return the names of the DaemonSets of annexes on *pools*."""
     return [_addition(name).daemon_set(pool) for pool in pools for name in pool.additions]
 
 
-def addition_objects(pools: Sequence[Pool], site: Site, pull_policy: str) -> list[Document]:
+def addition_objects(
+    pools: Sequence[OperatorPool], site: AdditionSite, pull_policy: str
+) -> list[Document]:
     """Return what annexes take on *pools*, in the order of creation."""
     documents: list[Document] = []
     for name in dict.fromkeys(name for pool in pools for name in pool.additions):

@@ -17,7 +17,7 @@ import msgspec
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement
 from numakube.api.nodes import ROLE_PREFIX
-from numakube.api.numaresources import NodeGroupConfig, SchedulerSpec, ScoringStrategy
+from numakube.api.numaresources import NodeGroupConfig, SchedulerSpec, ScoringStrategySpec
 from numakube.api.selectors import selector_of
 from numakube.apps.operator.group_additions import addition_mistakes, asked_of
 from numakube.errors import InvalidValue
@@ -67,7 +67,7 @@ def normalised(config: NodeGroupConfig | None) -> NodeGroupConfig:
 
 def normalised_scheduler(spec: SchedulerSpec) -> SchedulerSpec:
     """Return *spec* with every field but the replicas, which depend on the cluster."""
-    scoring = spec.scoring_strategy or ScoringStrategy()
+    scoring = spec.scoring_strategy or ScoringStrategySpec()
     return msgspec.structs.replace(
         spec,
         cache_resync_period=spec.cache_resync_period or "5s",
@@ -96,7 +96,7 @@ class BadGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class OperatorPool:
     """Nodes that get a DaemonSet of their own.
 
     Attributes:
@@ -128,7 +128,7 @@ class Pools:
         doubt: what is wrong, though all of them can be served.
     """
 
-    pools: tuple[Pool, ...]
+    pools: tuple[OperatorPool, ...]
     doubt: str = ""
 
 
@@ -225,7 +225,7 @@ def _selectors(groups: Sequence[NodeGroup]) -> Iterable[str]:
             seen.add((name, text))
 
 
-def _plain(group: NodeGroup) -> Pool:
+def _plain(group: NodeGroup) -> OperatorPool:
     config = normalised(group.config)
     if group.pool_name is not None:
         selector = LabelSelector(match_expressions=(_has_role(group.pool_name),))
@@ -240,7 +240,9 @@ def _plain(group: NodeGroup) -> Pool:
     else:
         selector = group.node_selector or LabelSelector()
         name = _name_of(selector)
-    return Pool(name=name, selector=selector, config=config, labels={}, additions=asked_of(group))
+    return OperatorPool(
+        name=name, selector=selector, config=config, labels={}, additions=asked_of(group)
+    )
 
 
 def _has_role(name: str) -> LabelSelectorRequirement:
@@ -269,7 +271,9 @@ def _nodes_of_pools(selector: LabelSelector) -> LabelSelector:
     return LabelSelector(match_labels=rest, match_expressions=tuple(roles))
 
 
-def _empty(groups: Sequence[NodeGroup], pools: Sequence[Pool], nodes: Sequence[Node]) -> str:
+def _empty(
+    groups: Sequence[NodeGroup], pools: Sequence[OperatorPool], nodes: Sequence[Node]
+) -> str:
     """Tell of selectors of pools that mean no node here: labels of pools need not be of nodes."""
     for index, (group, pool) in enumerate(zip(groups, pools, strict=True)):
         if group.machine_config_pool_selector is None or any(pool.has(node) for node in nodes):
@@ -297,7 +301,7 @@ def _openshift(
     *,
     several_pools_allowed: bool,
 ) -> Pools | BadGroups:
-    pools: list[Pool] = []
+    pools: list[OperatorPool] = []
     doubts: list[str] = []
     for group in groups:
         if group.node_selector is not None:
@@ -331,8 +335,10 @@ def _stands_for(group: NodeGroup, pool: MachineConfigPool) -> bool:
     return selector is not None and selector_of(selector).matches(pool.metadata.labels)
 
 
-def _of_machine_config(group: NodeGroup, pool: MachineConfigPool, selector: LabelSelector) -> Pool:
-    return Pool(
+def _of_machine_config(
+    group: NodeGroup, pool: MachineConfigPool, selector: LabelSelector
+) -> OperatorPool:
+    return OperatorPool(
         name=pool.metadata.name,
         selector=selector,
         config=normalised(group.config),
@@ -342,7 +348,7 @@ def _of_machine_config(group: NodeGroup, pool: MachineConfigPool, selector: Labe
     )
 
 
-def _named_twice(pools: Iterable[Pool]) -> str:
+def _named_twice(pools: Iterable[OperatorPool]) -> str:
     seen: set[str] = set()
     twice = []
     for pool in pools:
@@ -354,7 +360,7 @@ def _named_twice(pools: Iterable[Pool]) -> str:
     return "\n".join(twice)
 
 
-def _shared_nodes(pools: Sequence[Pool], nodes: Iterable[Node]) -> str:
+def _shared_nodes(pools: Sequence[OperatorPool], nodes: Iterable[Node]) -> str:
     """Tell of nodes that two pools claim: the exporter of the second would not start there."""
     for node in nodes:
         names = [pool.name for pool in pools if pool.has(node)]

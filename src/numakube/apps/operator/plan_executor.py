@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 import structlog
 
-from numakube.apps.operator.planned_actions import Action, Apply, Delete
+from numakube.apps.operator.planned_actions import Action, Apply, Remove
 from numakube.apps.ownership_labels import managed
 from numakube.errors import ApiError, Conflict, NotFound
 from numakube.kube.catalog import resource_of
@@ -144,7 +144,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class ActionFailed:
     """The server refused something; the message names it."""
 
     message: str
@@ -178,17 +178,17 @@ class Executor:
         """Write everything again the next time."""
         self._memory.clear()
 
-    async def perform(self, actions: Iterable[Action]) -> Done | Failed:
+    async def perform(self, actions: Iterable[Action]) -> Done | ActionFailed:
         """Do *actions* in order, up to the first that the server refuses."""
         written = []
         for action in actions:
             try:
-                if isinstance(action, Delete):
+                if isinstance(action, Remove):
                     await self._delete(action)
                 elif not self._is_up_to_date(action):
                     written.append(await self._apply(action))
             except ApiError as error:
-                return Failed(f"{_verb(action)} ({_kind(action)}) {_name(action)}: {error}")
+                return ActionFailed(f"{_verb(action)} ({_kind(action)}) {_name(action)}: {error}")
         return Done(tuple(written))
 
     def _is_up_to_date(self, action: Apply) -> bool:
@@ -233,7 +233,7 @@ class Executor:
             field_manager=FIELD_MANAGER,
         )
 
-    async def _delete(self, action: Delete) -> None:
+    async def _delete(self, action: Remove) -> None:
         resource = resource_of({"apiVersion": action.api_version, "kind": action.kind})
         try:
             await self._client.delete(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.api.numaresources import Condition
+from numakube.api.numaresources import OperatorCondition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Remove:
     """Remove an object, if it is still the one that was seen."""
 
     api_version: str
@@ -33,7 +33,7 @@ class Delete:
     uid: str
 
 
-Action: TypeAlias = Apply | Delete
+Action: TypeAlias = Apply | Remove
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class OperatorPlan:
     """What to do about one object of the user.
 
     Attributes:
@@ -56,15 +56,15 @@ class Plan:
     """
 
     actions: tuple[Action, ...] = ()
-    verdict: Verdict
+    verdict: PassVerdict
     status: dict[str, Any]
 
 
-def leftovers(made: Iterable[Made], owner_uid: str, wanted: Iterable[Apply]) -> list[Delete]:
+def leftovers(made: Iterable[Made], owner_uid: str, wanted: Iterable[Apply]) -> list[Remove]:
     """Return what to remove: objects of this owner that are not wanted any more."""
     names = {_name(apply.document) for apply in wanted}
     return [
-        Delete(
+        Remove(
             api_version=other.api_version,
             kind=other.kind,
             namespace=other.metadata.namespace,
@@ -116,7 +116,7 @@ _BASE: Final = (AVAILABLE, UPGRADEABLE, PROGRESSING, DEGRADED)
 _LONGEST_MESSAGE: Final = 32768
 
 
-class State(StrEnum):
+class PlannedState(StrEnum):
     """How things stand."""
 
     AVAILABLE = AVAILABLE
@@ -134,7 +134,7 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class PassVerdict:
     """What a pass concludes.
 
     Attributes:
@@ -142,20 +142,20 @@ class Verdict:
         extras: further conditions.
     """
 
-    state: State
+    state: PlannedState
     reason: str = ""
     message: str = ""
     extras: tuple[Extra, ...] = ()
 
 
-def degraded(reason: str, message: str, *extras: Extra) -> Verdict:
+def degraded(reason: str, message: str, *extras: Extra) -> PassVerdict:
     """Return that something is wrong."""
-    return Verdict(state=State.DEGRADED, reason=reason, message=message, extras=extras)
+    return PassVerdict(state=PlannedState.DEGRADED, reason=reason, message=message, extras=extras)
 
 
 def verdict_of(
     *, updating: str | None, wrong: tuple[str, str] | None = None, extras: tuple[Extra, ...] = ()
-) -> Verdict:
+) -> PassVerdict:
     """Return what follows from what was found.
 
     Args:
@@ -165,15 +165,15 @@ def verdict_of(
     """
     if updating is not None:
         message = f"{updating} is updating" if updating else ""
-        return Verdict(state=State.PROGRESSING, message=message, extras=extras)
+        return PassVerdict(state=PlannedState.PROGRESSING, message=message, extras=extras)
     if wrong is not None:
         return degraded(*wrong, *extras)
-    return Verdict(state=State.AVAILABLE, extras=extras)
+    return PassVerdict(state=PlannedState.AVAILABLE, extras=extras)
 
 
 def conditions_of(
-    verdict: Verdict, before: Sequence[Condition], *, generation: int, now: str
-) -> tuple[Condition, ...]:
+    verdict: PassVerdict, before: Sequence[OperatorCondition], *, generation: int, now: str
+) -> tuple[OperatorCondition, ...]:
     """Return all conditions; those of *before* that nothing is known of stay as they are."""
     known = {condition.type: condition for condition in before}
     fresh = [_base(type_, verdict, generation, now) for type_ in _BASE]
@@ -182,10 +182,12 @@ def conditions_of(
     return tuple({**known, **settled}.values())
 
 
-def _base(type_: str, verdict: Verdict, generation: int, now: str) -> Condition:
-    holds = type_ == verdict.state or (type_ == UPGRADEABLE and verdict.state is State.AVAILABLE)
+def _base(type_: str, verdict: PassVerdict, generation: int, now: str) -> OperatorCondition:
+    holds = type_ == verdict.state or (
+        type_ == UPGRADEABLE and verdict.state is PlannedState.AVAILABLE
+    )
     told = holds and type_ == verdict.state
-    return Condition(
+    return OperatorCondition(
         type=type_,
         status="True" if holds else "False",
         reason=(verdict.reason if told else "") or type_,
@@ -195,8 +197,8 @@ def _base(type_: str, verdict: Verdict, generation: int, now: str) -> Condition:
     )
 
 
-def _extra(extra: Extra, generation: int, now: str) -> Condition:
-    return Condition(
+def _extra(extra: Extra, generation: int, now: str) -> OperatorCondition:
+    return OperatorCondition(
         type=extra.type,
         status="Unknown" if extra.holds is None else str(extra.holds),
         reason=extra.type,
@@ -206,10 +208,10 @@ def _extra(extra: Extra, generation: int, now: str) -> Condition:
     )
 
 
-def _aged(condition: Condition, before: Condition | None) -> Condition:
+def _aged(condition: OperatorCondition, before: OperatorCondition | None) -> OperatorCondition:
     if before is None or before.status != condition.status:
         return condition
-    return Condition(
+    return OperatorCondition(
         type=condition.type,
         status=condition.status,
         reason=condition.reason,

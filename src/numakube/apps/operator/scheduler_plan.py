@@ -25,7 +25,7 @@ from numakube.apps.operator.planned_actions import (
     Apply,
     Extra,
     Made,
-    Plan,
+    OperatorPlan,
     degraded,
     leftovers,
     owned,
@@ -157,7 +157,7 @@ class SchedulerSeen:
     made: tuple[Made, ...] = ()
 
 
-def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
+def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> OperatorPlan | None:
     """Return what to do; ``None`` if the user asked to leave everything alone."""
     wanted = seen.object
     if wanted.metadata.name != SCHEDULER_NAME:
@@ -195,7 +195,7 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     companions = companion_objects(spec, setup.namespace, setup.pull_policy)
     documents = [*manifest.objects(), *companions]
     operands = [Apply(owned(document, owner)) for document in documents]
-    return Plan(
+    return OperatorPlan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),
         verdict=verdict_of(
             updating=_updating(seen, spec, setup.namespace),
@@ -205,8 +205,8 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> Plan | None:
     )
 
 
-def _stopped(reason: str, message: str) -> Plan:
-    return Plan(verdict=degraded(reason, message), status={})
+def _stopped(reason: str, message: str) -> OperatorPlan:
+    return OperatorPlan(verdict=degraded(reason, message), status={})
 
 
 def _image_problem(image: str, trusted: frozenset[str] | None) -> str:

@@ -163,7 +163,7 @@ _KIND: Final = "ResourceClaim"
 _POD_STATUS: Final = "io.k8s.api.core.v1.PodStatus"
 
 
-class Form(Enum):
+class ClaimForm(Enum):
     """How an entry names its claim."""
 
     CLAIM_NAME = "resourceClaimName"
@@ -173,7 +173,7 @@ class Form(Enum):
     @property
     def field(self) -> str:
         """The field of the status that has such entries."""
-        return BY_CLAIM_FIELD if self is Form.CLAIM_NAME else BY_SOURCE_FIELD
+        return BY_CLAIM_FIELD if self is ClaimForm.CLAIM_NAME else BY_SOURCE_FIELD
 
     def entries(
         self, resources: Sequence[NodeAllocatableResourceClaimStatus]
@@ -182,36 +182,36 @@ class Form(Enum):
         return [self._entry(msgspec.to_builtins(resource)) for resource in resources]
 
     def _entry(self, tree: dict[str, Any]) -> dict[str, Any]:
-        if self is Form.CLAIM_NAME:
+        if self is ClaimForm.CLAIM_NAME:
             return tree
         name = tree.pop("resourceClaimName")
-        if self is Form.SOURCE_NAME:
+        if self is ClaimForm.SOURCE_NAME:
             return {"sourceKind": _KIND, "sourceName": name, **tree}
         return {"source": {"apiGroup": _GROUP, "kind": _KIND, "name": name}, **tree}
 
 
-async def served_form(client: Client, minor: int) -> Form:
+async def served_form(client: Client, minor: int) -> ClaimForm:
     """Return the form that the API server of Kubernetes 1.*minor* serves.
 
     Raises:
         NumakubeError: it cannot be asked, or serves none that is known.
     """
     if minor < RENAMED_IN:
-        return Form.CLAIM_NAME
+        return ClaimForm.CLAIM_NAME
     answer = await client.request(Request(method="GET", path="/openapi/v3/api/v1"))
     return form_in(msgspec.json.decode(answer.body))
 
 
-def form_in(document: Mapping[str, Any]) -> Form:
+def form_in(document: Mapping[str, Any]) -> ClaimForm:
     """Return the form that the OpenAPI *document* of the core group describes."""
     schemas = document.get("components", {}).get("schemas", {})
     status = schemas.get(_POD_STATUS, {}).get("properties", {})
     entry = _entry_type(schemas, status.get(BY_SOURCE_FIELD, {}))
-    for form in (Form.SOURCE, Form.SOURCE_NAME):
+    for form in (ClaimForm.SOURCE, ClaimForm.SOURCE_NAME):
         if form.value in entry:
             return form
     if BY_CLAIM_FIELD in status:
-        return Form.CLAIM_NAME
+        return ClaimForm.CLAIM_NAME
     raise NumakubeError(
         "the API server serves no field of a pod's status that says what claims mean for the "
         f"node's resources: neither {BY_SOURCE_FIELD}, in a form that is known, nor "
@@ -245,7 +245,7 @@ class ApiClaimActions:
         """Write with *client*, to an API server of Kubernetes 1.*minor*."""
         self._client = client
         self._minor = minor
-        self._form: Form | None = None
+        self._form: ClaimForm | None = None
         self._recorder = recorder
         self._claims = ChangeSignal(client.clock)
         self._tasks: set[asyncio.Task[None]] = set()

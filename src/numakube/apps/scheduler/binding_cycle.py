@@ -213,7 +213,7 @@ _NOT_OURS: Final = Bound(Result.FAILED, "the node went to another shard")
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class BindingPlacement:
     """A pod on its way to the node that was chosen for it.
 
     The rest of the decision is not kept: its scores of all nodes take half a megabyte at 5,000, and
@@ -268,7 +268,7 @@ class BindingCycle:
         """Tell whether the pod is on its way."""
         return uid in self._pods
 
-    def start(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
+    def start(self, placement: BindingPlacement, tasks: asyncio.TaskGroup) -> None:
         """Reserve for the pod, and let it be bound by one of *tasks*."""
         status = self.reserve(placement)
         if status.ok:
@@ -276,7 +276,7 @@ class BindingCycle:
         else:
             self._results.failed(placement.entry, status.message, placement.started)
 
-    def reserve(self, placement: Placement) -> Status:
+    def reserve(self, placement: BindingPlacement) -> Status:
         """Count the pod on its node, unless a plugin refuses to."""
         pod, state = placement.pod, placement.state
         node = self._mirror.cluster.node(placement.node)
@@ -292,18 +292,18 @@ class BindingCycle:
             self._mirror.assume(as_bound(state, pod), node.name)
         return booking.status
 
-    def give_back(self, placement: Placement) -> None:
+    def give_back(self, placement: BindingPlacement) -> None:
         """Undo `reserve`: stop counting the pod on its node."""
         runtime, pod = placement.runtime, placement.pod
         self._mirror.apply(runtime.unreserve(placement.state, pod, placement.node))
         self._mirror.forget(placement.pod)
 
-    def undo_trial(self, placement: Placement) -> None:
+    def undo_trial(self, placement: BindingPlacement) -> None:
         """Undo `reserve` for a pod that was only tried, so that nobody needs to know."""
         with self._mirror.silently():
             self.give_back(placement)
 
-    def carry_out(self, placement: Placement, tasks: asyncio.TaskGroup) -> None:
+    def carry_out(self, placement: BindingPlacement, tasks: asyncio.TaskGroup) -> None:
         """Let a pod that was reserved for be bound by one of *tasks*."""
         pod, node = placement.pod, placement.node
         self._results.recording.reserved(pod.uid, node)
@@ -325,7 +325,7 @@ class BindingCycle:
 
     def _begin(
         self,
-        placement: Placement,
+        placement: BindingPlacement,
         work: Callable[[], Awaitable[Bound]],
         tasks: asyncio.TaskGroup,
         *,
@@ -348,7 +348,7 @@ class BindingCycle:
             await asyncio.wait(self._tasks, timeout=_LAST_BINDINGS_SECONDS)
 
     async def _settle(
-        self, placement: Placement, work: Callable[[], Awaitable[Bound]], *, waits: bool
+        self, placement: BindingPlacement, work: Callable[[], Awaitable[Bound]], *, waits: bool
     ) -> None:
         """Do *work*, and what follows from its result."""
         bound = _STOPPING
@@ -370,7 +370,7 @@ class BindingCycle:
                     if waits and bound.result is Result.FAILED and self._results.leads:
                         self._preemptions.expect_no_more(placement.pod)
 
-    async def _bind_after_wait(self, placement: Placement, seconds: float | None) -> Bound:
+    async def _bind_after_wait(self, placement: BindingPlacement, seconds: float | None) -> Bound:
         """Wait for permission, if there are *seconds* for it, and for whatever plugins wait for."""
         pod, node = placement.pod, placement.node
         self._preemptions.expect(pod, node)
@@ -386,7 +386,7 @@ class BindingCycle:
         return await self._bind_in_turn(placement, self._lanes.on(node), is_prepared=True)
 
     async def _bind_in_turn(
-        self, placement: Placement, turn: Turn, *, is_prepared: bool = False
+        self, placement: BindingPlacement, turn: Turn, *, is_prepared: bool = False
     ) -> Bound:
         async with turn:
             hindrance = self._hindrance(placement)
@@ -396,7 +396,7 @@ class BindingCycle:
                 unprepared = None if is_prepared else await self._prepare(placement)
                 return unprepared or await self._bind(placement)
 
-    def _hindrance(self, placement: Placement) -> Bound | None:
+    def _hindrance(self, placement: BindingPlacement) -> Bound | None:
         """Return why the pod must not be bound as things are now; ``None`` if it may."""
         node = self._mirror.cluster.node(placement.node)
         if not self._shards.holds(node):
@@ -405,7 +405,7 @@ class BindingCycle:
             return _STOPPING
         return Bound(Result.FAILED, f"node {placement.node} is gone") if node is None else None
 
-    async def _prepare(self, placement: Placement) -> Bound | None:
+    async def _prepare(self, placement: BindingPlacement) -> Bound | None:
         """Let plugins do what must be done first; return what failed."""
         for plugin in placement.runtime.pre_binds:
             with self._results.metrics.timer("PreBind", plugin.name):
@@ -414,7 +414,7 @@ class BindingCycle:
                 return Bound(Result.FAILED, f"{plugin.name}: {status.message}")
         return None
 
-    async def _bind(self, placement: Placement) -> Bound:
+    async def _bind(self, placement: BindingPlacement) -> Bound:
         pod, node = placement.pod, placement.node
         await self._results.outcomes.withdraw(pod)
         status = placement.runtime.still_holds(placement.state, pod, node)
@@ -434,14 +434,14 @@ class BindingCycle:
         finally:
             self._pods_under_way -= 1
 
-    def _is_bound(self, placement: Placement) -> None:
+    def _is_bound(self, placement: BindingPlacement) -> None:
         self._results.forget(placement.entry)
         self._preemptions.forget(placement.pod, placement.node)
         runtime, pod = placement.runtime, placement.pod
         self._mirror.apply(runtime.post_bind(placement.state, pod, placement.node))
         self._results.bound(placement.entry, placement.node, placement.started)
 
-    def _is_not_bound(self, placement: Placement, bound: Bound) -> None:
+    def _is_not_bound(self, placement: BindingPlacement, bound: Bound) -> None:
         entry, node = placement.entry, placement.node
         self.give_back(placement)
         if not self._results.leads:
@@ -453,7 +453,7 @@ class BindingCycle:
             self._results.taken_away(entry, node, bound.reason)
 
 
-def _permit(placement: Placement) -> tuple[Status, float]:
+def _permit(placement: BindingPlacement) -> tuple[Status, float]:
     """Ask for permission; a plugin's mistake is a refusal, so that the reservation is undone."""
     try:
         return placement.runtime.permit(placement.state, placement.pod, placement.node)
@@ -461,7 +461,7 @@ def _permit(placement: Placement) -> tuple[Status, float]:
         return failure(f"internal error: {reason_of(error)}"), 0.0
 
 
-def _waits_for_others(placement: Placement) -> bool:
+def _waits_for_others(placement: BindingPlacement) -> bool:
     """Tell whether the pod will be held up before it is bound; after a plugin's mistake, not."""
     with surviving("looking at a binding"):
         return any(
@@ -471,7 +471,7 @@ def _waits_for_others(placement: Placement) -> bool:
     return False
 
 
-async def _bind_by_plugin(placement: Placement) -> Status:
+async def _bind_by_plugin(placement: BindingPlacement) -> Status:
     """Let the first plugin that does not decline bind the pod."""
     for plugin in placement.runtime.binds:
         status = await plugin.bind(placement.state, placement.pod, placement.node)

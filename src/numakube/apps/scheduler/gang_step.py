@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from numakube.apps.scheduler.binding_cycle import Placement, surviving
+from numakube.apps.scheduler.binding_cycle import BindingPlacement, surviving
 from numakube.apps.scheduler.decision_events import SCHEDULED, SCHEDULER_ERROR, UNSCHEDULABLE
 from numakube.apps.scheduler.preemption_actions import evict
 from numakube.scheduling.cycle import Failed, Refused
@@ -63,11 +63,11 @@ class _Attempt:
     bindings: BindingCycle
     started: float
 
-    def placement(self, pod: PodInfo, chosen: Chosen) -> Placement:
+    def placement(self, pod: PodInfo, chosen: Chosen) -> BindingPlacement:
         """Return a member on its way to the node that was chosen."""
         runtime = self.engine.runtimes[pod.scheduler_name]
         entry = self.entries[pod.uid]
-        return Placement(entry, runtime, chosen.node, chosen.state, self.started)
+        return BindingPlacement(entry, runtime, chosen.node, chosen.state, self.started)
 
     def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
         """Count *pod* on the node that was chosen, unless a plugin refuses to."""

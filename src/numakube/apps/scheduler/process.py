@@ -42,7 +42,7 @@ from numakube.apps.scheduler.default_scheduler_guard import (
     DefaultSchedulerGuard,
 )
 from numakube.apps.scheduler.metrics import MeteredClaimActions, SchedulerMetrics
-from numakube.apps.scheduler.scheduler_endpoints import Endpoints
+from numakube.apps.scheduler.scheduler_endpoints import SchedulerEndpoints
 from numakube.apps.scheduler.scheduler_parts import PluginServices, Reporting, SchedulerParts
 from numakube.apps.scheduler.settings import (
     OF_KUBE_SCHEDULER,
@@ -378,7 +378,7 @@ class SchedulerProcess:
         health.ready("topologies", self.mirror.topology_trouble)
         if self._guard is not None:
             health.ready(DEFAULT_SCHEDULER, self._guard.missing)
-        endpoints = Endpoints(self.parts, self._config, self._client, self.identity)
+        endpoints = SchedulerEndpoints(self.parts, self._config, self._client, self.identity)
         inside = self.deciding()
         added = AnnexEndpoints(ServingProgram(client=self._client, decides=inside))
         access = Access(self._client, host=listen.host)

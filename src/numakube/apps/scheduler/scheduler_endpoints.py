@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.scheduling_queue import QueuedPod
 
 
-class Endpoints:
+class SchedulerEndpoints:
     """The debugging endpoints of one scheduler."""
 
     def __init__(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from numakube.apps.scheduler.binding_cycle import Placement, surviving
+from numakube.apps.scheduler.binding_cycle import BindingPlacement, surviving
 from numakube.scheduling.cycle import Chosen, Failed
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.scheduling_queue import Place
@@ -46,7 +46,7 @@ requests one by one. A pod that comes alone is bound at once.
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class Step(Protocol):
+class SchedulingStep(Protocol):
     """Decides about pods of one sort, and has the decision carried out."""
 
     def takes(self, pod: PodInfo) -> bool:
@@ -74,7 +74,7 @@ class Scheduler:
     def __init__(
         self,
         queue: PodQueue,
-        steps: Sequence[Step],
+        steps: Sequence[SchedulingStep],
         *,
         bindings: BindingCycle,
         results: Results,
@@ -211,7 +211,7 @@ class PodStep:
         if isinstance(decision, Failed):
             self._results.failed(entry, decision.why, started)
         elif isinstance(decision, Chosen):
-            placement = Placement(entry, runtime, decision.node, decision.state, started)
+            placement = BindingPlacement(entry, runtime, decision.node, decision.state, started)
             self._bindings.start(placement, tasks)
         else:
             self._refuse(entry, decision, tasks, started)

@@ -245,7 +245,7 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenLease:
     """A lease, and when we first saw it like that."""
 
     spec: LeaseSpec
@@ -281,7 +281,7 @@ class ShardMembership:
         self._name = name
         self._lease = lease
         self._timing = timing
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenLease] = {}
         shards.join(name)
 
     def mirror_of(
@@ -347,7 +347,7 @@ class ShardMembership:
             return False
         seen = self._seen.get(lease.metadata.name)
         if seen is None or seen.spec != lease.spec:
-            seen = self._seen[lease.metadata.name] = _Seen(lease.spec, now)
+            seen = self._seen[lease.metadata.name] = _SeenLease(lease.spec, now)
         duration = lease.spec.lease_duration_seconds or self._timing.duration
         return bool(lease.spec.holder_identity) and now < seen.at + duration
 

@@ -23,7 +23,7 @@ from numakube.errors import KubeletStartError
 if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.pod import Pod
-    from numakube.cli.admit.admissions import Verdict
+    from numakube.cli.admit.admissions import AdmissionVerdict
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine
 
@@ -119,7 +119,7 @@ def _configured(files: tuple[str, ...], words: str, machine: Machine) -> Kubelet
     return merged(source for _, source in sources)
 
 
-def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[Verdict]]:
+def run_example(kubernetes: str | None = None) -> tuple[KubeletNode, list[AdmissionVerdict]]:
     """Ask about the built-in pods; the three files are in the folder ``example``."""
     from numakube.api.kubelet_config import read_kubelet_config
     from numakube.cli.admit.pod_inputs import read_pods
@@ -140,7 +140,7 @@ def _ask(
     config_name: str,
     pods: tuple[Pod, ...],
     kubernetes: str | None,
-) -> tuple[KubeletNode, list[Verdict]]:
+) -> tuple[KubeletNode, list[AdmissionVerdict]]:
     from numakube.cli.admit.admissions import decide
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.kubelet_versions import DEFAULT
@@ -158,7 +158,9 @@ def _ask(
     return node, verdicts
 
 
-def _tell_story(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain: bool) -> None:
+def _tell_story(
+    node: KubeletNode, verdicts: list[AdmissionVerdict], output: Output, *, plain: bool
+) -> None:
     """Print the example with what it is about before and after it."""
     from numakube.kubelet.machines.shape_text import to_shape
 
@@ -178,7 +180,9 @@ def _tell_story(node: KubeletNode, verdicts: list[Verdict], output: Output, *, p
     )
 
 
-def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain: bool) -> None:
+def _print(
+    node: KubeletNode, verdicts: list[AdmissionVerdict], output: Output, *, plain: bool
+) -> None:
     if output is Output.NAME:
         for verdict in verdicts:
             if verdict.admitted:
@@ -189,7 +193,7 @@ def _print(node: KubeletNode, verdicts: list[Verdict], output: Output, *, plain:
         _draw(node, verdicts, wide=output is Output.WIDE, plain=plain)
 
 
-def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> None:
+def _print_data(node: KubeletNode, verdicts: list[AdmissionVerdict], output: Output) -> None:
     from numakube.cli.admit.admissions import verdict_document
     from numakube.cli.admit.admit_tables import picture_after, zone_documents
 
@@ -203,7 +207,7 @@ def _print_data(node: KubeletNode, verdicts: list[Verdict], output: Output) -> N
     print_document(document, output)
 
 
-def _draw(node: KubeletNode, verdicts: list[Verdict], *, wide: bool, plain: bool) -> None:
+def _draw(node: KubeletNode, verdicts: list[AdmissionVerdict], *, wide: bool, plain: bool) -> None:
     from numakube.cli.admit import admit_tables
     from numakube.cli.admit.admit_tables import picture_after
     from numakube.cli.shared.terminal import name_styles, print_drawing

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AdmissionVerdict:
     """What the kubelet says to a pod, and for a refusal why."""
 
     pod: Pod
@@ -38,25 +38,27 @@ class Verdict:
         return name_of(self.pod)
 
 
-def decide(node: KubeletNode, pods: Iterable[Pod], allocatable: Amounts) -> list[Verdict]:
+def decide(node: KubeletNode, pods: Iterable[Pod], allocatable: Amounts) -> list[AdmissionVerdict]:
     """Let *node* admit *pods* in order; each sees what those before it have taken."""
-    verdicts: list[Verdict] = []
+    verdicts: list[AdmissionVerdict] = []
     for pod in pods:
         running = [verdict.pod for verdict in verdicts if verdict.admitted]
         verdicts.append(_decide(node, pod, running, allocatable))
     return verdicts
 
 
-def _decide(node: KubeletNode, pod: Pod, running: Sequence[Pod], allocatable: Amounts) -> Verdict:
+def _decide(
+    node: KubeletNode, pod: Pod, running: Sequence[Pod], allocatable: Amounts
+) -> AdmissionVerdict:
     """Align *pod* first and check that its requests fit after that, as the kubelet does."""
     trace = AdmissionTrace()
     outcome = node.admit(pod, trace=trace)
     if isinstance(outcome, Rejected):
-        return Verdict(pod, outcome, _why(trace))
+        return AdmissionVerdict(pod, outcome, _why(trace))
     rejected = check_fit(pod, running, allocatable)
     if rejected is not None:
         node.remove(pod.metadata.uid)
-    return Verdict(pod, rejected or outcome)
+    return AdmissionVerdict(pod, rejected or outcome)
 
 
 def _why(trace: AdmissionTrace) -> str:
@@ -66,7 +68,7 @@ def _why(trace: AdmissionTrace) -> str:
     return trace.alignments[-1].why
 
 
-def verdict_document(verdict: Verdict) -> dict[str, Any]:
+def verdict_document(verdict: AdmissionVerdict) -> dict[str, Any]:
     """Return *verdict* as plain data, with the names of the replay format where it has them."""
     document: dict[str, Any] = {
         "namespace": verdict.pod.metadata.namespace,

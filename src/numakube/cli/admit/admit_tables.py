@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from numakube.cli.admit.admissions import Verdict
-    from numakube.insight.node_map.picture import Device, Memory, NodePicture, Zone
+    from numakube.cli.admit.admissions import AdmissionVerdict
+    from numakube.insight.node_map.picture import DrawnDevice, DrawnMemory, DrawnZone, NodePicture
     from numakube.kubelet.kubelet_model import KubeletNode
 
 
 def verdict_table(
-    verdicts: Sequence[Verdict], styles: Mapping[str, str], *, wide: bool = False
+    verdicts: Sequence[AdmissionVerdict], styles: Mapping[str, str], *, wide: bool = False
 ) -> Table:
     """Return a row for each container of an admitted pod and one for each refused pod.
 
@@ -70,7 +70,7 @@ def _nodes(nodes: Sequence[int]) -> str:
     return "+".join(map(str, nodes))
 
 
-def refusals(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
+def refusals(verdicts: Sequence[AdmissionVerdict]) -> Iterator[RenderableType]:
     """Yield the kubelet's words for each refused pod, and ours if they say more."""
     for verdict in verdicts:
         if isinstance(verdict.outcome, Rejected):
@@ -80,7 +80,7 @@ def refusals(verdicts: Sequence[Verdict]) -> Iterator[RenderableType]:
                 yield Padding(Text(verdict.why, style="dim"), (0, 0, 0, 4), expand=False)
 
 
-def picture_after(node: KubeletNode, verdicts: Sequence[Verdict]) -> NodePicture:
+def picture_after(node: KubeletNode, verdicts: Sequence[AdmissionVerdict]) -> NodePicture:
     """Return the picture of *node* with what the admitted pods hold."""
     names = {verdict.pod.metadata.uid: verdict.name for verdict in verdicts}
     return picture_of_model("", node, pods=names)
@@ -94,7 +94,7 @@ def zone_documents(picture: NodePicture) -> list[dict[str, Any]]:
     return documents
 
 
-def _zone_document(picture: NodePicture, zone: Zone) -> dict[str, Any]:
+def _zone_document(picture: NodePicture, zone: DrawnZone) -> dict[str, Any]:
     owned: dict[str, list[int]] = {}
     for cpu in zone.cpus():
         if cpu.owner is not None:
@@ -111,7 +111,7 @@ def _zone_document(picture: NodePicture, zone: Zone) -> dict[str, Any]:
     }
 
 
-def _memory(bar: Memory) -> dict[str, int]:
+def _memory(bar: DrawnMemory) -> dict[str, int]:
     """Return the bytes of one kind; what is used is only counted if it is managed."""
     if not bar.managed:
         return {"total": bar.total_bytes}
@@ -119,7 +119,9 @@ def _memory(bar: Memory) -> dict[str, int]:
     return {"total": bar.total_bytes, "reserved": bar.reserved_bytes, "used": used}
 
 
-def _devices(picture: NodePicture, devices: Iterable[Device]) -> dict[str, dict[str, str | None]]:
+def _devices(
+    picture: NodePicture, devices: Iterable[DrawnDevice]
+) -> dict[str, dict[str, str | None]]:
     found: dict[str, dict[str, str | None]] = {}
     for device in devices:
         owner = picture.owner_name(device.owner) or None

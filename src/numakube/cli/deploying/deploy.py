@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.deploying.deploy_options import (
-    Progress,
+    WaitProgress,
     choices_options,
     components_argument,
     connection_options,
@@ -21,7 +21,7 @@ from numakube.errors import ConfigError
 from numakube.manifests.components import in_order, objects_of
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.apply_and_remove import Engine
+    from numakube.apps.deployer.apply_and_remove import DeployEngine
     from numakube.apps.deployer.cluster_detection import Takeover
     from numakube.kube.client import Client
     from numakube.kube.resource_types import Document
@@ -68,7 +68,7 @@ def command(
     if dry_run == "client" and not others:
         print_all(objects_of(components, choices))
         return 0
-    work = Deployment(
+    work = DeployRequest(
         components=components,
         choices=choices,
         others=others,
@@ -80,7 +80,7 @@ def command(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class DeployRequest:
     """What to deploy, and how.
 
     Attributes:
@@ -104,9 +104,9 @@ class Deployment:
         if self.dry_run == "client":
             print_all(documents)
             return 0
-        from numakube.apps.deployer.apply_and_remove import Engine
+        from numakube.apps.deployer.apply_and_remove import DeployEngine
 
-        engine = Engine(
+        engine = DeployEngine(
             client=client,
             tell=lambda step: click.echo(f"{step}{self._suffix}"),
             dry_run=self.dry_run == "server",
@@ -155,13 +155,15 @@ class Deployment:
         told = (self.choices.configuration or {}).get("profiles", ())
         return {self.choices.scheduler_name, *(entry["schedulerName"] for entry in told)}
 
-    async def _finish(self, engine: Engine, documents: list[Document], takeover: Takeover) -> int:
+    async def _finish(
+        self, engine: DeployEngine, documents: list[Document], takeover: Takeover
+    ) -> int:
         """Wait, and put others to rest once ours is ready to do their work."""
         from numakube.apps.deployer.cluster_detection import put_to_rest
 
         resting = [one for one in takeover.found if not one.resting]
         if self.dry_run == "none" and (self.wait or resting):
-            progress = Progress()
+            progress = WaitProgress()
             waiting = await engine.wait_ready(documents, self.seconds, progress)
             progress.end()
             if waiting:

@@ -266,7 +266,7 @@ def on_cluster(
     return asyncio.run(on_client())
 
 
-class Progress:
+class WaitProgress:
     """Says what is being waited for: in place on a terminal, once each elsewhere."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ import click
 
 from numakube.api.nrt import GROUP, PLURAL
 from numakube.cli.deploying.deploy_options import (
-    Progress,
+    WaitProgress,
     choices_options,
     components_argument,
     connection_options,
@@ -60,19 +60,19 @@ def command(
     documents = objects_of(names, choices)
 
     async def work(client: Client) -> int:
-        from numakube.apps.deployer.apply_and_remove import Deed, Engine, Step
+        from numakube.apps.deployer.apply_and_remove import Deed, DeployEngine, DeployStep
         from numakube.apps.deployer.cluster_detection import wake_all
         from numakube.apps.deployer.still_used import StillUsed
 
         test = dry_run == "server"
         suffix = " (server dry run)" if test else ""
-        steps: list[Step] = []
+        steps: list[DeployStep] = []
 
-        def tell(step: Step) -> None:
+        def tell(step: DeployStep) -> None:
             click.echo(f"{step}{suffix}")
             steps.append(step)
 
-        engine = Engine(
+        engine = DeployEngine(
             client=client,
             tell=tell,
             dry_run=test,
@@ -86,7 +86,7 @@ def command(
             await _clear_reports(client, choices.namespace, timeout if wait else _MOMENT_SECONDS)
         if not wait or test:
             return 0
-        progress = Progress()
+        progress = WaitProgress()
         waiting = await engine.wait_gone(going, timeout, progress)
         progress.end()
         if waiting:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.deploying.deploy import Deployment
+from numakube.cli.deploying.deploy import DeployRequest
 from numakube.cli.deploying.deploy_options import (
     choices_options,
     components_argument,
@@ -45,7 +45,7 @@ def command(
     Problems of kubelets are printed, but do not stop the deployment.
     """
     report(facts_for(current_cluster()), Output.TABLE)
-    work = Deployment(
+    work = DeployRequest(
         components=components,
         choices=choices,
         others=others,

@@ -17,7 +17,7 @@ from numakube.errors import ConfigError
 from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
-    from numakube.apps.deployer.kubelet_validation import Advice, Finding
+    from numakube.apps.deployer.kubelet_validation import KubeletAdvice, KubeletFinding
     from numakube.insight.facts import ClusterFacts
 
 FOUND = 1
@@ -111,9 +111,9 @@ def command(
         return 0 if exit_zero else code
     facts = facts_for(cluster)
     if node is not None:
-        from numakube.apps.deployer.kubelet_validation import Advice
+        from numakube.apps.deployer.kubelet_validation import KubeletAdvice
 
-        advice = Advice(policy=policies[0], scope=scope, reserved_cores=reserved_cores)
+        advice = KubeletAdvice(policy=policies[0], scope=scope, reserved_cores=reserved_cores)
         _print_patch(facts, node, advice, form=form, pool=pool)
         return 0
     code = report(facts, output, policies=policies)
@@ -129,7 +129,7 @@ def report(
     return _print_findings(validate(facts, policies=policies), output)
 
 
-def _of_host(host: str, policies: tuple[str, ...], kubernetes: str) -> list[Finding]:
+def _of_host(host: str, policies: tuple[str, ...], kubernetes: str) -> list[KubeletFinding]:
     from numakube.apps.deployer.kubelet_validation import validate_host
     from numakube.node.kubelet_files import read_host
 
@@ -141,7 +141,7 @@ def _of_host(host: str, policies: tuple[str, ...], kubernetes: str) -> list[Find
     )
 
 
-def _print_findings(findings: list[Finding], output: Output) -> int:
+def _print_findings(findings: list[KubeletFinding], output: Output) -> int:
     if output is not Output.TABLE:
         errors = {"errors": [asdict(finding) for finding in findings]} if findings else {}
         print_document({"success": not findings, **errors}, output)
@@ -153,7 +153,9 @@ def _print_findings(findings: list[Finding], output: Output) -> int:
     return FOUND if findings else 0
 
 
-def _print_patch(facts: ClusterFacts, node: str, advice: Advice, *, form: str, pool: str) -> None:
+def _print_patch(
+    facts: ClusterFacts, node: str, advice: KubeletAdvice, *, form: str, pool: str
+) -> None:
     from numakube.apps.deployer.kubelet_validation import (
         Form,
         kubelet_configuration,

@@ -29,7 +29,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerOptions:
+class AskedSchedulers:
     """Which schedulers a command asks."""
 
     urls: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
         scheduler_token_file: str,
         **others: object,
     ) -> object:
-        options = SchedulerOptions(
+        options = AskedSchedulers(
             urls=urls,
             selector=scheduler_selector,
             authority=scheduler_ca,
@@ -94,7 +94,7 @@ def scheduler_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @asynccontextmanager
 async def reached(
-    cluster: ClusterOptions, schedulers: SchedulerOptions
+    cluster: ClusterOptions, schedulers: AskedSchedulers
 ) -> AsyncIterator[tuple[Reached, ...]]:
     """Give every scheduler and extender that can be asked.
 
@@ -120,7 +120,7 @@ async def reached(
 
 
 async def asked_as_tenant(
-    cluster: ClusterOptions, schedulers: SchedulerOptions, pod: ObjectKey
+    cluster: ClusterOptions, schedulers: AskedSchedulers, pod: ObjectKey
 ) -> Document:
     """Return what a scheduler explains of *pod* to a user who may read it, but not the cluster.
 
@@ -168,7 +168,7 @@ def _reasons(found: tuple[Reached, ...]) -> str:
 
 def documents_for(
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     file: str,
     path: str,
     query: Mapping[str, str] | None = None,
@@ -185,7 +185,7 @@ def documents_for(
 
 async def _asked(
     cluster: ClusterOptions,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     path: str,
     query: Mapping[str, str] | None,
 ) -> dict[str, Document]:

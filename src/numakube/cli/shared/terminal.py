@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.cli.shared.output_option import Output
     from numakube.insight.node_map.picture import NodePicture
-    from numakube.insight.node_map.terminal_map import Line, Span
+    from numakube.insight.node_map.terminal_map import Line, PaintedText
 
 
 _STYLES: Final = {
@@ -54,7 +54,7 @@ def _palette(console: Console) -> Sequence[str]:
     return _FEW_COLOURS if console.color_system == "standard" else POD_COLOURS
 
 
-def _style(span: Span, palette: Sequence[str]) -> str:
+def _style(span: PaintedText, palette: Sequence[str]) -> str:
     paint = span.paint
     if paint.startswith("p") and paint[1:].isdigit():
         colour = palette[int(paint[1:]) % len(palette)]

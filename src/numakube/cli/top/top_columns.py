@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numakube.insight.usage.close_pairs import ClosePairs
-    from numakube.insight.usage.largest_pod import Shape
+    from numakube.insight.usage.largest_pod import PodShape
     from numakube.insight.usage.namespace_usage import NamespaceUsage
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
@@ -219,7 +219,7 @@ def _largest(node: NodeUsage) -> str:
     return f"{text} on {node.largest_on}" if node.largest_on not in ("", node.node) else text
 
 
-def _with_devices(shapes: Mapping[str, Shape]) -> str:
+def _with_devices(shapes: Mapping[str, PodShape]) -> str:
     return ", ".join(shape.text for _, shape in sorted(shapes.items()))
 
 

@@ -56,7 +56,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Subject:
+class FindingSubject:
     """The object that a finding is about, and the field of it."""
 
     kind: str
@@ -81,7 +81,7 @@ class Finding:
     """
 
     rule: Rule
-    subject: Subject
+    subject: FindingSubject
     detail: str
     fix: str = ""
     node: str = ""
@@ -98,19 +98,25 @@ Check: TypeAlias = Callable[[ClusterFacts], Iterable[Finding]]
 def about_node(rule: Rule, node: str, detail: str, *, field: str = "", fix: str = "") -> Finding:
     """Return a finding about a Node."""
     return Finding(
-        rule=rule, subject=Subject("Node", node, field=field), detail=detail, fix=fix, node=node
+        rule=rule,
+        subject=FindingSubject("Node", node, field=field),
+        detail=detail,
+        fix=fix,
+        node=node,
     )
 
 
 def about_report(rule: Rule, node: str, detail: str, *, field: str = "", fix: str = "") -> Finding:
     """Return a finding about the NodeResourceTopology of a node."""
-    subject = Subject("NodeResourceTopology", node, field=field)
+    subject = FindingSubject("NodeResourceTopology", node, field=field)
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix, node=node)
 
 
 def about_cluster(rule: Rule, detail: str, *, field: str = "", fix: str = "") -> Finding:
     """Return a finding about no object in particular."""
-    return Finding(rule=rule, subject=Subject("Cluster", "", field=field), detail=detail, fix=fix)
+    return Finding(
+        rule=rule, subject=FindingSubject("Cluster", "", field=field), detail=detail, fix=fix
+    )
 
 
 # A diagnosis as a document for programs, and as lines for people.
@@ -184,7 +190,7 @@ def summary_of(diagnosis: Diagnosis) -> str:
 
 def seen_lines(entry: Entry, *, wide: bool) -> Iterator[str]:
     """Yield where the rule is broken, and what was seen there."""
-    groups: dict[tuple[str, str], list[Subject]] = {}
+    groups: dict[tuple[str, str], list[FindingSubject]] = {}
     for finding in entry.findings:
         groups.setdefault((finding.subject.kind, finding.detail), []).append(finding.subject)
     largest = sorted(groups.items(), key=lambda group: -len(group[1]))
@@ -195,7 +201,7 @@ def seen_lines(entry: Entry, *, wide: bool) -> Iterator[str]:
         yield f"and {rest:,} more; -o wide shows all"
 
 
-def _listed(subjects: Sequence[Subject], *, wide: bool) -> str:
+def _listed(subjects: Sequence[FindingSubject], *, wide: bool) -> str:
     names = list(dict.fromkeys(subject.key for subject in subjects))
     if wide or len(names) <= _NAMED + 1:
         return ", ".join(names)

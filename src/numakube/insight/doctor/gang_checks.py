@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import numa_schedulers
 from numakube.insight.waiting_gangs import untried_gangs
 
@@ -37,7 +37,7 @@ def check_untried(facts: ClusterFacts) -> Iterator[Finding]:
     for gang in untried_gangs(facts):
         if gang.members[0].scheduler_name in schedulers:
             _, namespace, name = gang.key
-            subject = Subject("PodGroup", name, namespace)
+            subject = FindingSubject("PodGroup", name, namespace)
             yield Finding(rule=UNTRIED, subject=subject, detail=gang.words, fix=UNTRIED.fix)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import Pod
 from numakube.insight.collected import TOPOLOGIES
-from numakube.insight.deployed_programs import Program, deployed
+from numakube.insight.deployed_programs import ProgramRole, deployed
 from numakube.insight.doctor.findings import (
     Finding,
     Rule,
@@ -247,7 +247,7 @@ def _chosen_by_exporters(facts: ClusterFacts) -> Callable[[Node], bool]:
     """
     rules = [
         required_nodes(PodInfo(Pod(spec=one.workload.spec.template.spec)))
-        for one in deployed(facts, Program.EXPORTER)
+        for one in deployed(facts, ProgramRole.EXPORTER)
         if one.kind == "DaemonSet"
     ]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.insight.near_names import device_hint
 from numakube.scheduling.numa.caches.counts_belief import claim_on
@@ -182,7 +182,7 @@ def _no_device(pod: Pod, resource: str, kinds: list[_Kind]) -> Finding:
 
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:
     maker = maker_of(pod)
-    subject = Subject(maker.kind, maker.name, maker.namespace, "spec.containers[].resources")
+    subject = FindingSubject(maker.kind, maker.name, maker.namespace, "spec.containers[].resources")
     fix = rule.fix_for(POD=pod.metadata.name, NAMESPACE=pod.metadata.namespace)
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
 

@@ -10,11 +10,11 @@ import msgspec
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.deployed_programs import Program, deployed
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.deployed_programs import ProgramRole, deployed
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
 from numakube.insight.scheduler_engine import configuration_in
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION, DECLINED
 from numakube.scheduling.plugins.dynamic_resources.claims_plugin import FIRST_VERSION
@@ -107,7 +107,7 @@ def check_shapes(facts: ClusterFacts) -> Iterator[Finding]:
     schedulers, refusing = numa_schedulers(facts), _refusing(facts)
     aligning = _Aligning(facts, _ours(facts) - refusing)
     sights: dict[bytes, tuple[_Sight, ...]] = {}
-    seen: set[tuple[str, Subject]] = set()
+    seen: set[tuple[str, FindingSubject]] = set()
     for pod in facts.pods:
         if pod.spec.scheduler_name not in schedulers or has_ended(pod):
             continue
@@ -153,7 +153,7 @@ def _refusing(facts: ClusterFacts) -> frozenset[str]:
 
 def _ours(facts: ClusterFacts) -> frozenset[str]:
     """Return the names by which pods ask for numakube's scheduler."""
-    ours = (one for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
+    ours = (one for one in deployed(facts, ProgramRole.SCHEDULER) if one.is_ours)
     return frozenset({SCHEDULER_NAME, *(one.scheduler_name for one in ours)})
 
 
@@ -220,10 +220,10 @@ def _init(wanted: PodDemand) -> Iterator[_Sight]:
     later = sum(
         container.exclusive_cpus
         for container in wanted.containers
-        if container.role is not Role.INIT
+        if container.role is not ContainerRole.INIT
     )
     for container in wanted.containers:
-        if container.role is Role.INIT and container.exclusive_cpus > later:
+        if container.role is ContainerRole.INIT and container.exclusive_cpus > later:
             detail = (
                 f"{container.name} asks for {container.exclusive_cpus} CPUs, the others for {later}"
             )
@@ -258,7 +258,7 @@ def _field(container: Container) -> str:
 
 def _about(pod: Pod, sight: _Sight) -> Finding:
     maker = maker_of(pod)
-    subject = Subject(maker.kind, maker.name, maker.namespace, sight.field)
+    subject = FindingSubject(maker.kind, maker.name, maker.namespace, sight.field)
     return Finding(rule=sight.rule, subject=subject, detail=sight.detail, node=pod.spec.node_name)
 
 

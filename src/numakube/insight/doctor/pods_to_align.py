@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.deployed_programs import Program, deployed
-from numakube.insight.doctor.findings import Subject
+from numakube.insight.deployed_programs import ProgramRole, deployed
+from numakube.insight.doctor.findings import FindingSubject
 from numakube.insight.known_schedulers import profiles
 from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.values.resources import is_extended
@@ -34,7 +34,7 @@ _RULES: Final = DemandRules()
 
 def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
     """Return the names that pods give to have their NUMA zones looked after."""
-    flags = (one.scheduler_name for one in deployed(facts, Program.SCHEDULER))
+    flags = (one.scheduler_name for one in deployed(facts, ProgramRole.SCHEDULER))
     return _USUAL | {name for name in flags if name} | frozenset(profiles(facts))
 
 
@@ -56,8 +56,8 @@ def wants_alignment(pod: Pod, schedulers: frozenset[str]) -> bool:
     return bool(wanted.exclusive_cpus or devices_of(wanted))
 
 
-def maker_of(pod: Pod) -> Subject:
+def maker_of(pod: Pod) -> FindingSubject:
     """Return the workload that makes pods like *pod*, or the pod itself."""
     owner = pod.metadata.controller
     kind, name = ("Pod", pod.metadata.name) if owner is None else (owner.kind, owner.name)
-    return Subject(kind, name, pod.metadata.namespace)
+    return FindingSubject(kind, name, pod.metadata.namespace)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.pod import has_ended
-from numakube.insight.deployed_programs import Deployed, Program, deployed
+from numakube.insight.deployed_programs import Deployed, ProgramRole, deployed
 from numakube.insight.doctor.findings import (
     Finding,
+    FindingSubject,
     Rule,
     Severity,
-    Subject,
     about_cluster,
     about_node,
 )
@@ -116,14 +116,14 @@ def check_workloads(facts: ClusterFacts) -> Iterator[Finding]:
     """Count the pods of every program, and their restarts."""
     for one in deployed(facts):
         if one.ready < one.wanted:
-            exporter = one.program is Program.EXPORTER
+            exporter = one.program is ProgramRole.EXPORTER
             rule = EXPORTER_NOT_READY if exporter else SCHEDULER_NOT_READY
             detail = f"{one.program}: {one.ready} of {one.wanted} pods are ready"
             fix = rule.fix_for(NAMESPACE=one.namespace)
             yield Finding(rule=rule, subject=_subject(one), detail=detail, fix=fix)
         for pod in one.pods(facts):
             yield from _restarts(one, pod)
-            if one.program is Program.EXPORTER:
+            if one.program is ProgramRole.EXPORTER:
                 yield from _conditions(pod)
 
 
@@ -133,7 +133,7 @@ def check_writers(facts: ClusterFacts) -> Iterator[Finding]:
     What a report says of its writers is no evidence: the last writer has taken all fields over.
     """
     writers: dict[str, set[str]] = {}
-    for one in deployed(facts, Program.EXPORTER):
+    for one in deployed(facts, ProgramRole.EXPORTER):
         for pod in one.pods(facts):
             if pod.spec.node_name and not has_ended(pod):
                 names = writers.setdefault(pod.spec.node_name, set())
@@ -143,8 +143,8 @@ def check_writers(facts: ClusterFacts) -> Iterator[Finding]:
             yield about_node(EXPORTER_TWICE, node, f"pods of {' and '.join(sorted(names))}")
 
 
-def _subject(one: Deployed) -> Subject:
-    return Subject(one.kind, one.name, one.namespace, "status")
+def _subject(one: Deployed) -> FindingSubject:
+    return FindingSubject(one.kind, one.name, one.namespace, "status")
 
 
 def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
@@ -153,7 +153,7 @@ def _restarts(one: Deployed, pod: Pod) -> Iterator[Finding]:
             detail = f"container {status.name}: {status.restart_count} restarts"
             yield Finding(
                 rule=RESTARTS,
-                subject=Subject("Pod", pod.metadata.name, one.namespace, "status"),
+                subject=FindingSubject("Pod", pod.metadata.name, one.namespace, "status"),
                 detail=detail + _last_words(status),
                 fix=RESTARTS.fix_for(NAMESPACE=one.namespace, POD=pod.metadata.name),
                 node=pod.spec.node_name,
@@ -166,7 +166,7 @@ def _conditions(pod: Pod) -> Iterator[Finding]:
             meta = pod.metadata
             yield Finding(
                 rule=EXPORTER_CONDITION,
-                subject=Subject("Pod", meta.name, meta.namespace, "status.conditions"),
+                subject=FindingSubject("Pod", meta.name, meta.namespace, "status.conditions"),
                 detail=f"{condition.type} is False: {condition.reason} {condition.message}".strip(),
                 fix=EXPORTER_CONDITION.fix_for(NAMESPACE=meta.namespace, POD=meta.name),
                 node=pod.spec.node_name,
@@ -219,7 +219,9 @@ def check_unusable(facts: ClusterFacts) -> Iterator[Finding]:
     for name, reason in told.items():
         kind, _, key = name.partition(" ")
         namespace, _, short = key.rpartition("/")
-        yield Finding(rule=UNUSABLE_OBJECT, subject=Subject(kind, short, namespace), detail=reason)
+        yield Finding(
+            rule=UNUSABLE_OBJECT, subject=FindingSubject(kind, short, namespace), detail=reason
+        )
 
 
 def check_predictions(facts: ClusterFacts) -> Iterator[Finding]:

@@ -14,8 +14,8 @@ from numakube.insight.collected import (
     ROLE_BINDINGS,
     ROLES,
 )
-from numakube.insight.deployed_programs import Deployed, Program, deployed
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.deployed_programs import Deployed, ProgramRole, deployed
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.topology.report_update import promises_updates
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def _rights(group: str, resource: str, *verbs: str) -> tuple[Right, ...]:
     return tuple(Right(group, resource, verb) for verb in verbs)
 
 
-NEEDED: Final[dict[Program, tuple[Right, ...]]] = {
-    Program.EXPORTER: (
+NEEDED: Final[dict[ProgramRole, tuple[Right, ...]]] = {
+    ProgramRole.EXPORTER: (
         *_rights(_TOPOLOGY, "noderesourcetopologies", "get", "create", "patch"),
         *_rights(_UPDATES, "noderesourcetopologyupdates", "get", "create", "update"),
     ),
-    Program.SCHEDULER: (
+    ProgramRole.SCHEDULER: (
         *_rights("", "nodes", "list", "watch"),
         *_rights("", "pods", "list", "watch"),
         *_rights("", "pods/binding", "create"),
@@ -69,14 +69,14 @@ NEEDED: Final[dict[Program, tuple[Right, ...]]] = {
         *_rights(_UPDATES, "noderesourcetopologyupdates", "list", "watch"),
         *_rights(_COORDINATION, "leases", "get", "create", "update"),
     ),
-    Program.EXTENDER: (
+    ProgramRole.EXTENDER: (
         *_rights("", "nodes", "list", "watch"),
         *_rights("", "pods", "list", "watch"),
         *_rights("", "pods/binding", "create"),
         *_rights(_TOPOLOGY, "noderesourcetopologies", "list", "watch"),
         *_rights(_UPDATES, "noderesourcetopologyupdates", "list", "watch"),
     ),
-    Program.GC: (
+    ProgramRole.GC: (
         *_rights("", "nodes", "list", "watch"),
         *_rights(_TOPOLOGY, "noderesourcetopologies", "list", "watch", "delete"),
     ),
@@ -100,7 +100,7 @@ def _account(facts: ClusterFacts, one: Deployed) -> Iterator[Finding]:
     lacking = [right for right in needed if not _is_granted(right, granted)]
     if lacking:
         detail = f"{one.program} may not {', '.join(map(str, lacking))}"
-        subject = Subject("ServiceAccount", account, one.namespace)
+        subject = FindingSubject("ServiceAccount", account, one.namespace)
         fix = MISSING.fix_for(PROGRAM=one.program.value)
         yield Finding(rule=MISSING, subject=subject, detail=detail, fix=fix)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.pod import has_ended, is_rejected
 from numakube.api.pod_resources import is_resize_infeasible, pending_resize
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.insight.object_ages import pod_age
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT
@@ -52,7 +52,7 @@ RULES: Final = (REJECTED, RUNAWAY, RESIZE)
 
 def check_rejections(facts: ClusterFacts) -> Iterator[Finding]:
     """Count the pods of each workload that kubelets rejected within a day."""
-    rejected: dict[Subject, list[Pod]] = {}
+    rejected: dict[FindingSubject, list[Pod]] = {}
     for pod in facts.pods:
         if not is_rejected(pod):
             continue
@@ -63,7 +63,7 @@ def check_rejections(facts: ClusterFacts) -> Iterator[Finding]:
         yield _finding(maker, pods, schedulers)
 
 
-def _finding(maker: Subject, pods: list[Pod], schedulers: frozenset[str]) -> Finding:
+def _finding(maker: FindingSubject, pods: list[Pod], schedulers: frozenset[str]) -> Finding:
     rule = RUNAWAY if maker.kind != "Pod" and len(pods) >= OWNER_LIMIT else REJECTED
     reasons = Counter(pod.status.reason for pod in pods if pod.status)
     nodes = sorted({pod.spec.node_name for pod in pods})
@@ -75,7 +75,7 @@ def _finding(maker: Subject, pods: list[Pod], schedulers: frozenset[str]) -> Fin
         fix += f"\nschedulerName: {SCHEDULER_NAME}   # the present one does not look at zones"
     return Finding(
         rule=rule,
-        subject=Subject(maker.kind, maker.name, maker.namespace, "status.reason"),
+        subject=FindingSubject(maker.kind, maker.name, maker.namespace, "status.reason"),
         detail=f"{told}, by {where}",
         fix=fix,
         node=nodes[0] if len(nodes) == 1 else "",
@@ -91,7 +91,7 @@ def check_resizes(facts: ClusterFacts) -> Iterator[Finding]:
         meta = pod.metadata
         yield Finding(
             rule=RESIZE,
-            subject=Subject("Pod", meta.name, meta.namespace, "spec.containers[].resources"),
+            subject=FindingSubject("Pod", meta.name, meta.namespace, "spec.containers[].resources"),
             detail=f"infeasible on {pod.spec.node_name}: {pending.message or 'no reason is given'}",
             fix=RESIZE.fix_for(POD=meta.name, NAMESPACE=meta.namespace),
             node=pod.spec.node_name,

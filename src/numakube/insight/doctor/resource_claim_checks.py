@@ -8,7 +8,7 @@ from numakube.api.pod import has_ended
 from numakube.dra.device_ids import DeviceId
 from numakube.dra.pod_claims import claim_keys, claim_name, pod_claims
 from numakube.errors import InvalidValue
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import maker_of
 from numakube.insight.object_ages import pod_age
 
@@ -83,7 +83,9 @@ def _gone(claim: ResourceClaim, gone: list[DeviceId], *, vanished: bool) -> Find
     detail += f"; {driver} offers no devices at all" if vanished else ""
     detail += f"; used by {users}" if users else "; no pod uses it"
     metadata = claim.metadata
-    subject = Subject("ResourceClaim", metadata.name, metadata.namespace, "status.allocation")
+    subject = FindingSubject(
+        "ResourceClaim", metadata.name, metadata.namespace, "status.allocation"
+    )
     fix = DEVICE_GONE.fix_for(DRIVER=driver)
     return Finding(rule=DEVICE_GONE, subject=subject, detail=detail, fix=fix)
 
@@ -92,7 +94,7 @@ def check_claims(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for the claims of pods that wait, their templates and their classes."""
     if not facts.claims_known:
         return
-    seen: set[tuple[str, Subject]] = set()
+    seen: set[tuple[str, FindingSubject]] = set()
     for pod in facts.pods:
         if pod.spec.node_name or has_ended(pod) or not pod.spec.resource_claims:
             continue
@@ -153,7 +155,7 @@ def _classes(claim: ResourceClaim) -> Iterator[str]:
 
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:
     maker = maker_of(pod)
-    subject = Subject(maker.kind, maker.name, maker.namespace, "spec.resourceClaims")
+    subject = FindingSubject(maker.kind, maker.name, maker.namespace, "spec.resourceClaims")
     fix = rule.fix_for(NAMESPACE=pod.metadata.namespace)
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
 

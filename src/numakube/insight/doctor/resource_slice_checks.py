@@ -14,7 +14,7 @@ from numakube.dra.device_ids import AllocationError
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.features import features_of
 from numakube.dra.pools import DeviceInventory, pool_id
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject, about_node
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, about_node
 from numakube.insight.doctor.kubelet_config_checks import managers_of, zone_count
 from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
 from numakube.values.resources import amounts_of
@@ -105,7 +105,7 @@ def check_slices(facts: ClusterFacts) -> Iterator[Finding]:
             detail = f"{len(one.spec.devices)} devices of {one.spec.driver} on {node}"
             yield Finding(
                 rule=NODE_GONE,
-                subject=Subject("ResourceSlice", name, field="spec.nodeName"),
+                subject=FindingSubject("ResourceSlice", name, field="spec.nodeName"),
                 detail=detail,
                 fix=NODE_GONE.fix_for(SLICE=name),
                 node=node,
@@ -128,7 +128,7 @@ def _troubles(facts: ClusterFacts) -> Iterator[Finding]:
         try:
             pools = inventory.pools_for(node)
         except AllocationError as error:
-            yield Finding(rule=INVALID, subject=Subject("Cluster", ""), detail=str(error))
+            yield Finding(rule=INVALID, subject=FindingSubject("Cluster", ""), detail=str(error))
             continue
         for pool in pools:
             if pool.incomplete:
@@ -148,7 +148,7 @@ def _missing(inventory: DeviceInventory, identity: PoolId) -> str:
 
 
 def _about(rule: Rule, pool: PoolId, detail: str) -> Finding:
-    subject = Subject("ResourceSlice", pool.driver, field="spec.pool")
+    subject = FindingSubject("ResourceSlice", pool.driver, field="spec.pool")
     return Finding(rule=rule, subject=subject, detail=detail, fix=rule.fix_for(DRIVER=pool.driver))
 
 

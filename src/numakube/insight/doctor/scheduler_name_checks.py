@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.api.pod import has_ended
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.insight.collected import LEASES
-from numakube.insight.deployed_programs import Program, deployed
-from numakube.insight.doctor.findings import Finding, Rule, Severity, Subject
+from numakube.insight.deployed_programs import ProgramRole, deployed
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.node_clock_checks import clock_offset
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.insight.known_schedulers import (
@@ -136,7 +136,7 @@ def _unknown(pod: Pod, name: str, known: frozenset[str]) -> Finding:
 
 def _about(rule: Rule, pod: Pod, detail: str, *, fix: str = "") -> Finding:
     maker = maker_of(pod)
-    subject = Subject(maker.kind, maker.name, maker.namespace, "spec.schedulerName")
+    subject = FindingSubject(maker.kind, maker.name, maker.namespace, "spec.schedulerName")
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
 
 
@@ -176,8 +176,8 @@ def _twice(alive: list[Lease]) -> Iterator[Finding]:
             yield Finding(rule=TWO_LEADERS, subject=_lease(lease), detail=detail)
 
 
-def _lease(lease: Lease) -> Subject:
-    return Subject("Lease", lease.metadata.name, lease.metadata.namespace, "spec.renewTime")
+def _lease(lease: Lease) -> FindingSubject:
+    return FindingSubject("Lease", lease.metadata.name, lease.metadata.namespace, "spec.renewTime")
 
 
 def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
@@ -190,12 +190,14 @@ def check_leaders(facts: ClusterFacts) -> Iterator[Finding]:
     for profile, names in leading.items():
         if len(names) > 1:
             detail = f"both lead with the profile {profile}: {', '.join(sorted(names))}"
-            yield Finding(rule=TWO_LEADERS, subject=Subject("Scheduler", profile), detail=detail)
+            yield Finding(
+                rule=TWO_LEADERS, subject=FindingSubject("Scheduler", profile), detail=detail
+            )
 
 
 def check_default_scheduler(facts: ClusterFacts) -> Iterator[Finding]:
     """Look for a kube-scheduler beside a scheduler of ours that serves its pods."""
-    flags = (one.scheduler_name for one in deployed(facts, Program.SCHEDULER) if one.is_ours)
+    flags = (one.scheduler_name for one in deployed(facts, ProgramRole.SCHEDULER) if one.is_ours)
     if DEFAULT_SCHEDULER not in {*flags, *profiles(facts)}:
         return
     held = [lease for lease in facts.leases if _is_held_by_another(facts, lease)]
@@ -205,7 +207,7 @@ def check_default_scheduler(facts: ClusterFacts) -> Iterator[Finding]:
     standing_by = [] if held else facts.pods
     for pod in standing_by:
         if pod.metadata.labels.get("component") == MAIN_LEASE[1] and not has_ended(pod):
-            subject = Subject("Pod", pod.metadata.name, pod.metadata.namespace)
+            subject = FindingSubject("Pod", pod.metadata.name, pod.metadata.namespace)
             detail = "it stands by while ours leads, and takes the pods when ours stops"
             yield Finding(rule=SHARED_NAME, subject=subject, detail=detail)
 
@@ -217,7 +219,9 @@ def check_main_lease(facts: ClusterFacts) -> Iterator[Finding]:
         names = sorted(profiles_in(document))
         if _lease_in(document) == MAIN_LEASE and DEFAULT_SCHEDULER not in names:
             detail = f"its lease is {'/'.join(MAIN_LEASE)}; it serves {', '.join(names)}"
-            subject = Subject("Scheduler", scheduler.name, field="leaderElection.resourceName")
+            subject = FindingSubject(
+                "Scheduler", scheduler.name, field="leaderElection.resourceName"
+            )
             yield Finding(rule=FOREIGN_LEASE, subject=subject, detail=detail)
 
 

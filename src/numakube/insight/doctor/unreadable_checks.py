@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.insight.collected import CONFIGZ, SCHEDULER
 from numakube.insight.doctor.findings import (
     Finding,
+    FindingSubject,
     Rule,
     Severity,
-    Subject,
     about_cluster,
     about_node,
 )
@@ -76,20 +76,20 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
     for fact in facts.unreadable:
         area, _, rest = fact.what.partition("/")
         if area == SCHEDULER:
-            subject = Subject("Pod" if rest else "Cluster", rest)
+            subject = FindingSubject("Pod" if rest else "Cluster", rest)
             yield Finding(rule=SILENT, subject=subject, detail=fact.why)
         elif area == CONFIGZ:
             node = rest.removesuffix(".json")
             yield about_node(KUBELET, node, fact.why, fix=KUBELET.fix_for(NODE=node))
         elif " " not in fact.what:  # a whole kind; one object has its name after the kind's
             if _ABSENT not in fact.why and not fact.right:
-                subject = Subject("Cluster", "", field=fact.what)
+                subject = FindingSubject("Cluster", "", field=fact.what)
                 yield Finding(rule=FORBIDDEN, subject=subject, detail=f"{fact.what}: {fact.why}")
         else:
             kind, _, key = fact.what.partition(" ")
             namespace, _, name = key.rpartition("/")
             fix = MALFORMED.fix_for(KIND=kind, OBJECT=key)
-            subject = Subject(kind, name, namespace)
+            subject = FindingSubject(kind, name, namespace)
             yield Finding(rule=MALFORMED, subject=subject, detail=fact.why, fix=fix)
 
 

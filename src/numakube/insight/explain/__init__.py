@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numakube.insight.explain.explanation_text import lines_of, render
     from numakube.insight.explain.pod_explanation import explain
     from numakube.insight.explain.workload_explanation import (
-        Workload,
+        ExplainedWorkload,
         explain_workload,
         explained,
         in_its_gang,
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "ExplainedWorkload",
     "Explanation",
     "Subject",
-    "Workload",
     "explain",
     "explain_workload",
     "explained",
@@ -52,7 +52,7 @@ __getattr__ = lazy_names(
         "explanation_document": "Explanation",
         "explanation_text": "lines_of render",
         "pod_explanation": "explain",
-        "workload_explanation": "Workload explain_workload explained in_its_gang render_workload"
-        " workload_lines",
+        "workload_explanation": "ExplainedWorkload explain_workload explained in_its_gang"
+        " render_workload workload_lines",
     },
 )

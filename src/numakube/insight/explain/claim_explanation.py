@@ -19,7 +19,7 @@ from numakube.dra.pod_claims import used_claims
 from numakube.dra.pools import selects
 from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
 from numakube.insight.explain.explanation_document import API_VERSION, Document, Explanation
-from numakube.insight.explain.explanation_text import EMPTY, Line, Role, lines_of, table_lines
+from numakube.insight.explain.explanation_text import EMPTY, Line, LineRole, lines_of, table_lines
 from numakube.insight.known_schedulers import profiles
 from numakube.values.display import counted, zones_text
 from numakube.values.safe_text import printable
@@ -40,7 +40,7 @@ _MOST_SHOWN: Final = 20
 _STAND_IN: Final = "uses-the-claim"
 
 
-class ClaimedDevice(Document, frozen=True):
+class HeldDeviceOfClaim(Document, frozen=True):
     """A device that the claim has.
 
     Attributes:
@@ -90,7 +90,7 @@ class ClaimExplanation(Document, frozen=True, kw_only=True):
     verdict: str
     summary: str
     nodes: tuple[str, ...] = ()
-    devices: tuple[ClaimedDevice, ...] = ()
+    devices: tuple[HeldDeviceOfClaim, ...] = ()
     users: tuple[ClaimUser, ...] = ()
     pod: Explanation | None = None
     planned: bool = False
@@ -204,7 +204,7 @@ def _allocated(
     )
 
 
-def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> ClaimedDevice:
+def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> HeldDeviceOfClaim:
     names = {
         piece.spec.node_name
         for piece in facts.objects.resource_slices.values()
@@ -217,7 +217,7 @@ def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> Claim
         for device in facts.dra_devices(name)
     }
     node, zones = places.get(DeviceId(result.driver, result.pool, result.device), ("", ()))
-    return ClaimedDevice(
+    return HeldDeviceOfClaim(
         request=result.request,
         driver=result.driver,
         pool=result.pool,
@@ -263,7 +263,7 @@ def claim_lines(found: ClaimExplanation, *, wide: bool = False) -> Iterator[Line
 
 
 def _lines(found: ClaimExplanation, most: int) -> Iterator[Line]:
-    yield Line(f"Claim {found.claim} ({found.verdict})", Role.TITLE)
+    yield Line(f"Claim {found.claim} ({found.verdict})", LineRole.TITLE)
     yield Line(found.summary)
     if found.devices:
         rows = [["request", "driver", "device", "node", "where"]]
@@ -280,7 +280,7 @@ def _lines(found: ClaimExplanation, most: int) -> Iterator[Line]:
         yield Line(f"  and {counted(len(found.users) - most, 'more pod')}; -o wide lists all")
 
 
-def _row(device: ClaimedDevice) -> list[str]:
+def _row(device: HeldDeviceOfClaim) -> list[str]:
     where = zones_text(device.numa_nodes) if device.numa_nodes else "not known"
     name = f"{device.pool}/{device.device}" + (" (admin access)" if device.admin_access else "")
     return [device.request, device.driver, name, device.node or "-", where]

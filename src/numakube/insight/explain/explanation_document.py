@@ -267,7 +267,7 @@ class PlacedContainer(Document, frozen=True):
     amounts: dict[str, str] = {}
 
 
-class Placement(Document, frozen=True):
+class PodPlacement(Document, frozen=True):
     """Where a pod runs and how well.
 
     Attributes:
@@ -320,7 +320,7 @@ class Explanation(Document, frozen=True, kw_only=True):
     unchecked: int = 0
     groups: tuple[ReasonGroup, ...] = ()
     verdicts: tuple[NodeVerdict, ...] = ()
-    placement: Placement | None = None
+    placement: PodPlacement | None = None
     candidates: tuple[Candidate, ...] = ()
     claims: tuple[ClaimAsk, ...] = ()
     changes: tuple[Change, ...] = ()

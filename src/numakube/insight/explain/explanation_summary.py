@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.explain.explanation_document import Placement, PodSummary
+    from numakube.insight.explain.explanation_document import PodPlacement, PodSummary
     from numakube.insight.explain.node_verdicts import Judgement
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.list_reading import Unreadable
@@ -26,7 +26,7 @@ _WAITS: Final = " If it still waits, the scheduler has not tried it since: is it
 def summary_of(
     pod: PodSummary,
     judgement: Judgement,
-    placement: Placement | None,
+    placement: PodPlacement | None,
     *,
     gates: str = "",
     unknown: str = "",

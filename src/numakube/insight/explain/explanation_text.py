@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         DeviceStep,
         Explanation,
         Holder,
-        Placement,
+        PodPlacement,
         ReasonGroup,
         ResourceAsk,
     )
@@ -65,7 +65,7 @@ DATA_WORDS: Final = {
 }
 
 
-class Role(Enum):
+class LineRole(Enum):
     """What a line is."""
 
     TITLE = auto()
@@ -83,7 +83,7 @@ class Line(NamedTuple):
     """One line, and what it is."""
 
     text: str
-    role: Role = Role.TEXT
+    role: LineRole = LineRole.TEXT
 
 
 EMPTY: Final = Line("")
@@ -108,13 +108,13 @@ def lines_of(explanation: Explanation, *, wide: bool = False) -> Iterator[Line]:
 def change_lines(heading: str, changes: Iterable[Change]) -> Iterator[Line]:
     """Yield what would help, numbered."""
     yield EMPTY
-    yield Line(heading, Role.HEADING)
+    yield Line(heading, LineRole.HEADING)
     for number, change in enumerate(changes, 1):
-        yield Line(f"  {number}. {change.text}", Role.CHANGE)
+        yield Line(f"  {number}. {change.text}", LineRole.CHANGE)
 
 
 def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
-    yield Line(_title(one), Role.TITLE)
+    yield Line(_title(one), LineRole.TITLE)
     yield Line(one.summary)
     if one.placement is not None:
         yield from map(Line, _placement(one.placement))
@@ -134,7 +134,7 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
     yield from _changes(one)
     if one.notes:
         yield EMPTY
-        yield from (Line(f"Note: {note}", Role.NOTE) for note in one.notes)
+        yield from (Line(f"Note: {note}", LineRole.NOTE) for note in one.notes)
     about_room = {*_ABOUT_ROOM, *points(Group.PLUGIN_EXPLAINERS)}
     for candidate in one.candidates:
         if wide or candidate.fits or candidate.plugin in about_room:
@@ -158,7 +158,9 @@ def _changes(one: Explanation) -> Iterator[Line]:
         yield from change_lines(f"{_HELPS[one.verdict]} {tried}", one.changes)
     elif one.verdict == "refused" and one.nodes:
         yield EMPTY
-        yield Line("No change of the pod or of one node was found that would help.", Role.HEADING)
+        yield Line(
+            "No change of the pod or of one node was found that would help.", LineRole.HEADING
+        )
 
 
 def _title(one: Explanation) -> str:
@@ -167,7 +169,7 @@ def _title(one: Explanation) -> str:
     return f"Pod {pod.namespace}/{pod.name} ({', '.join(about)})"
 
 
-def _placement(placement: Placement) -> Iterator[str]:
+def _placement(placement: PodPlacement) -> Iterator[str]:
     for container in placement.containers:
         who = f"container {container.container}" if container.container else "whole pod"
         held = held_quantities_text(container.amounts)
@@ -229,7 +231,7 @@ def _candidate(one: Candidate, *, wide: bool) -> Iterator[Line]:
     verdict = _fits(one.data) if one.fits else f"refused: {one.reason}"
     why = f": {one.data_reason}" if one.data_reason else ""
     title = f"Node {one.node} ({kubelet}{DATA_WORDS[one.data]}{why}): {verdict}"
-    yield Line(title, Role.FITS if one.fits else Role.REFUSED)
+    yield Line(title, LineRole.FITS if one.fits else LineRole.REFUSED)
     yield from table_lines(_rows(one))
     yield from map(Line, _holders(one, wide=wide))
     yield from map(Line, _reasons(one))
@@ -325,7 +327,7 @@ def table_lines(rows: Sequence[Sequence[str]]) -> Iterator[Line]:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield Line(f"  {'  '.join(cells)}".rstrip(), Role.ROW)
+        yield Line(f"  {'  '.join(cells)}".rstrip(), LineRole.ROW)
 
 
 def _holders(one: Candidate, *, wide: bool) -> Iterator[str]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         Candidate,
         Change,
         ClaimAsk,
-        Placement,
+        PodPlacement,
         PodSummary,
     )
     from numakube.insight.explain.node_verdicts import Judgement, Refusals
@@ -60,7 +60,7 @@ _MOST_NAMED: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ExplainOptions:
     """How much is to be said.
 
     Attributes:
@@ -74,27 +74,27 @@ class Options:
 
 
 def explain(
-    facts: ClusterFacts, engine: Engine, subject: Subject, options: Options | None = None
+    facts: ClusterFacts, engine: Engine, subject: Subject, options: ExplainOptions | None = None
 ) -> Explanation:
     """Return why the pod is where it is, or nowhere, and what would help."""
-    return _Work(facts, engine, subject, options or Options()).explanation()
+    return _Work(facts, engine, subject, options or ExplainOptions()).explanation()
 
 
-def placement_now(facts: ClusterFacts, engine: Engine, subject: Subject) -> Placement | None:
+def placement_now(facts: ClusterFacts, engine: Engine, subject: Subject) -> PodPlacement | None:
     """Return where a pod is that has its node, with the nodes that would align it better now."""
-    return _Work(facts, engine, subject, Options(changes=False)).placement()
+    return _Work(facts, engine, subject, ExplainOptions(changes=False)).placement()
 
 
 def nodes_again(facts: ClusterFacts, engine: Engine, subject: Subject) -> tuple[str, ...]:
     """Return nodes that would take a pod that has its node, if it were placed again."""
-    return _Work(facts, engine, subject, Options(changes=False)).fitting()
+    return _Work(facts, engine, subject, ExplainOptions(changes=False)).fitting()
 
 
 class _Work:
     """The work on one explanation."""
 
     def __init__(
-        self, facts: ClusterFacts, engine: Engine, subject: Subject, options: Options
+        self, facts: ClusterFacts, engine: Engine, subject: Subject, options: ExplainOptions
     ) -> None:
         self.facts = facts
         self.engine = engine
@@ -130,7 +130,7 @@ class _Work:
             changes = tuple(alignable(self.bench)) if self.options.changes else ()
             return self._document(judgement, candidates, changes, placement)
 
-    def placement(self) -> Placement | None:
+    def placement(self) -> PodPlacement | None:
         """Return where the pod is, and the nodes that would align it better now."""
         name = self.subject.pod.spec.node_name
         node = self.engine.cluster.node(name)
@@ -150,7 +150,7 @@ class _Work:
         pod = _with_claims_near(self.pod) if self.pod.spec.resource_claims else self.pod
         return judge(self.engine, self.runtime, PodInfo(pod), most=_MOST_NAMED)
 
-    def _better(self, judgement: Judgement, placement: Placement) -> tuple[str, ...]:
+    def _better(self, judgement: Judgement, placement: PodPlacement) -> tuple[str, ...]:
         """Return the nodes on which the pod would be in fewer zones than it is now."""
         engine = numa_engine(self.runtime)
         if engine is None or len(placement.zones) < 2:
@@ -199,7 +199,7 @@ class _Work:
         judgement: Judgement,
         candidates: tuple[Candidate, ...],
         changes: tuple[Change, ...],
-        placement: Placement | None,
+        placement: PodPlacement | None,
     ) -> Explanation:
         pod = replace(
             self.subject.summary(self.engine.runtimes),

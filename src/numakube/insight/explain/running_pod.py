@@ -8,7 +8,7 @@ import msgspec
 
 from numakube.api.pod_resources import pending_resize
 from numakube.insight.dra_devices import zones_needed, zones_of_devices
-from numakube.insight.explain.explanation_document import PlacedContainer, Placement, texts_of
+from numakube.insight.explain.explanation_document import PlacedContainer, PodPlacement, texts_of
 from numakube.insight.explain.node_verdicts import holders_on
 from numakube.insight.held_closeness import closeness_words
 from numakube.insight.misalignment import fewest_zones
@@ -35,7 +35,7 @@ _ONE: Final = 1
 _FEW: Final = 3
 
 
-def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
+def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> PodPlacement:
     """Return where *pod* is on *node*, and what keeps it from being resized there."""
     placement = _with_claimed(_placement_of(facts, node, pod), node, facts, pod)
     pending = pending_resize(pod)
@@ -48,7 +48,9 @@ def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
     return msgspec.structs.replace(placement, words=(*placement.words, words))
 
 
-def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod: Pod) -> Placement:
+def _with_claimed(
+    placement: PodPlacement, node: NodeInfo, facts: ClusterFacts, pod: Pod
+) -> PodPlacement:
     """Return *placement* with the devices of the pod's claims, which may be elsewhere."""
     devices = facts.dra_devices(node.name)
     own = (device for device in devices if pod.metadata.key in device.pods)
@@ -77,7 +79,7 @@ def _with_claimed(placement: Placement, node: NodeInfo, facts: ClusterFacts, pod
     )
 
 
-def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
+def _placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> PodPlacement:
     held = allotment_of(pod)
     if held is not None:
         return allotted_placement(node.name, held)
@@ -106,7 +108,7 @@ def _described(
     *,
     source: str,
     cpus: str = "",
-) -> Placement:
+) -> PodPlacement:
     zones = tuple(sorted({zone for group in use for zone in group}))
     fewest = fewest_zones(report, pod)
     quality = _quality(zones, fewest)
@@ -115,7 +117,7 @@ def _described(
         for name in dict.fromkeys(name for part in use.values() for name in part)
     }
     names = [container.name for container in pod.spec.containers]
-    return Placement(
+    return PodPlacement(
         node=node.name,
         source=source,
         zones=zones,
@@ -133,13 +135,13 @@ def _described(
     )
 
 
-def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> Placement:
+def _from_vectors(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> PodPlacement:
     held = [holder for holder in holders_on(facts, node) if holder.pod == pod.metadata.key]
     zones = tuple(sorted({zone for holder in held for zone in holder.zones}))
     if not zones:
         words = f"Which zones of {node.name} it uses is not known: its report does not name pods."
-        return Placement(node=node.name, words=(words,))
-    return Placement(
+        return PodPlacement(node=node.name, words=(words,))
+    return PodPlacement(
         node=node.name,
         source="placement",
         zones=zones,
@@ -167,7 +169,7 @@ def _distance(report: ExactReport, zones: tuple[int, ...]) -> int:
     return max((rows.get(a, {}).get(b, 0) for a in zones for b in zones), default=0)
 
 
-def with_better(placement: Placement, nodes: tuple[str, ...]) -> Placement:
+def with_better(placement: PodPlacement, nodes: tuple[str, ...]) -> PodPlacement:
     """Return *placement* with the nodes that would align the pod better now."""
     if not nodes:
         return placement
@@ -194,13 +196,13 @@ def _words(
             return (f"Spread over {zones_text(zones)}{better}{note}.",)
 
 
-def allotted_placement(node: str, held: Allotment) -> Placement:
+def allotted_placement(node: str, held: Allotment) -> PodPlacement:
     """Return where a pod with *held* is on *node*, as its annotations tell."""
     shares = held.containers or {"": held.total}
     zones = _zones(held.total)
     spread = max((len(_zones(share)) for share in shares.values()), default=0)
     quality = "shared" if not zones else "single" if spread == 1 else "spread"
-    return Placement(
+    return PodPlacement(
         node=node,
         source="allotted",
         zones=zones,

@@ -32,13 +32,13 @@ from numakube.insight.explain.explanation_summary import gang_note
 from numakube.insight.explain.explanation_text import (
     EMPTY,
     Line,
-    Role,
+    LineRole,
     change_lines,
     joined,
     lines_of,
 )
 from numakube.insight.explain.kubelet_steps import with_nodes_like
-from numakube.insight.explain.pod_explanation import Options, explain
+from numakube.insight.explain.pod_explanation import ExplainOptions, explain
 from numakube.insight.how_many_fit import MOST, EngineBooks, Placed, copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.unknown_zones import why_unknown
@@ -66,7 +66,7 @@ _SIZES: Final = ("fewer-cpus", "less-memory", "fewer-hugepages", "fewer-devices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class ExplainedWorkload:
     """Pods that belong together.
 
     Attributes:
@@ -104,11 +104,11 @@ class Workload:
 def explain_workload(
     facts: ClusterFacts,
     make: Callable[[ClusterFacts], Engine],
-    workload: Workload,
-    options: Options | None = None,
+    workload: ExplainedWorkload,
+    options: ExplainOptions | None = None,
 ) -> WorkloadExplanation:
     """Return how many of the pods fit, and why the first of the others does not."""
-    chosen = options or Options()
+    chosen = options or ExplainOptions()
     engine = make(facts)
     placed, workload = _placed(engine, workload)
     refused = placed.first_refused
@@ -148,7 +148,7 @@ def _verdict(first: Explanation | None, unknown: str) -> str:
     return "held" if first.verdict == "held" else "refused"
 
 
-def _placed(engine: Engine, workload: Workload) -> tuple[Placed, Workload]:
+def _placed(engine: Engine, workload: ExplainedWorkload) -> tuple[Placed, ExplainedWorkload]:
     """Place the pods, a gang by the scheduler's own plan; return them as they were tried.
 
     The pods of a gang that has to be in one domain select the nodes of the one that it gets, or
@@ -176,7 +176,7 @@ def _may_be_tried(engine: Engine, pod: PodInfo) -> bool:
     return engine.runtime_for(pod.scheduler_name).pre_enqueue(pod).ok
 
 
-def _selecting_all(workload: Workload, labels: Mapping[str, str]) -> Workload:
+def _selecting_all(workload: ExplainedWorkload, labels: Mapping[str, str]) -> ExplainedWorkload:
     return replace(
         workload,
         sample=_selecting(workload.sample, labels),
@@ -191,7 +191,7 @@ def _selecting(pod: Pod, labels: Mapping[str, str]) -> Pod:
     )
 
 
-def _summary(facts: ClusterFacts, workload: Workload, placed: Placed, unknown: str) -> str:
+def _summary(facts: ClusterFacts, workload: ExplainedWorkload, placed: Placed, unknown: str) -> str:
     gang, needed = workload.gang, len(workload.waiting) + workload.missing
     text = _how_many(workload, placed, needed)
     if unknown:
@@ -208,7 +208,7 @@ def _summary(facts: ClusterFacts, workload: Workload, placed: Placed, unknown: s
     return f"{text} The gang needs {gang.min_count} at a time, so none is bound."
 
 
-def _how_many(workload: Workload, placed: Placed, needed: int) -> str:
+def _how_many(workload: ExplainedWorkload, placed: Placed, needed: int) -> str:
     count = len(placed.nodes)
     have = f"{workload.placed} of {workload.placed + needed} have a node. "
     before = have if workload.placed else ""
@@ -238,7 +238,10 @@ class _Trials:
     """Tries changes for all pods that need a node at once."""
 
     def __init__(
-        self, facts: ClusterFacts, make: Callable[[ClusterFacts], Engine], workload: Workload
+        self,
+        facts: ClusterFacts,
+        make: Callable[[ClusterFacts], Engine],
+        workload: ExplainedWorkload,
     ) -> None:
         self._facts = facts
         self._make = make
@@ -318,7 +321,7 @@ def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> I
     one, first = explanation.workload, explanation.first_refused
     state = "planned, " if one.planned else ""
     pods = "1 pod" if one.replicas == 1 else f"{one.replicas} pods"
-    yield Line(f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", Role.TITLE)
+    yield Line(f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", LineRole.TITLE)
     yield Line(explanation.summary)
     if explanation.changes:
         heading = "What would help all of them (tried on the scheduler and the kubelet model):"
@@ -333,7 +336,9 @@ def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> I
 # Which pods make up a workload, of a cluster or of a manifest.
 
 
-def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Workload | None:
+def workload_in(
+    facts: ClusterFacts, kind: str, namespace: str, name: str
+) -> ExplainedWorkload | None:
     """Return the workload called *name*; ``None`` if it has no pods."""
     owners = _owners(facts, kind, namespace, name)
     members = [
@@ -350,7 +355,7 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
         return gang  # others run together with them
     if gang is not None:
         return replace(gang, kind=kind, name=name, missing=max(missing, gang.missing))
-    return Workload(
+    return ExplainedWorkload(
         kind=kind,
         namespace=namespace,
         name=name,
@@ -361,7 +366,7 @@ def workload_in(facts: ClusterFacts, kind: str, namespace: str, name: str) -> Wo
     )
 
 
-def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> Workload | None:
+def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> ExplainedWorkload | None:
     """Return the gang that all *members* belong to: they are placed with it, not one by one."""
     keys = {gang_key(PodInfo(member)) for member in members}
     key = keys.pop()
@@ -369,7 +374,7 @@ def _gang_of_all(facts: ClusterFacts, members: Sequence[Pod]) -> Workload | None
     return found if found is not None and found.gang is not None else None
 
 
-def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
+def gang_in(facts: ClusterFacts, namespace: str, name: str) -> ExplainedWorkload | None:
     """Return the pods of the gang called *name*, whatever API they name it by, if there are any."""
     members = [PodInfo(pod) for pod in facts.pods if pod.metadata.namespace == namespace]
     members = [member for member in members if (gang_key(member) or ("",))[1:] == (namespace, name)]
@@ -383,7 +388,7 @@ def gang_in(facts: ClusterFacts, namespace: str, name: str) -> Workload | None:
         member for member in members if member.pod.status and member.pod.status.phase == "Succeeded"
     ]
     placed = len(there) - len(waiting) + len(done)
-    return Workload(
+    return ExplainedWorkload(
         kind="PodGroup",
         namespace=namespace,
         name=name,
@@ -409,7 +414,7 @@ def explained(
         return engine_of(known, config)
 
     subject = pod_subject(pod)
-    found = explain(facts, make(facts), subject, Options(changes=changes))
+    found = explain(facts, make(facts), subject, ExplainOptions(changes=changes))
     return in_its_gang(found, facts, make, subject)
 
 
@@ -429,7 +434,7 @@ def in_its_gang(
     workload = gang_in(facts, *key[1:])
     if workload is None or workload.gang is None or workload.placed >= workload.gang.min_count:
         return found
-    told = explain_workload(facts, make, workload, Options(changes=False))
+    told = explain_workload(facts, make, workload, ExplainOptions(changes=False))
     if told.verdict == "fits":
         return found
     _, namespace, name = key
@@ -440,7 +445,7 @@ def in_its_gang(
 
 def planned_workload(
     facts: ClusterFacts, pod: Pod, replicas: int, *, kind: str, name: str, namespace: str
-) -> Workload:
+) -> ExplainedWorkload:
     """Return a workload that does not exist yet; *pod* is what its manifest makes copies of."""
     subject = manifest_subject(pod, namespace=namespace, classes=facts.priority_classes)
     owner = OwnerReference(api_version="", kind=kind, name=name, uid=name, controller=True)
@@ -448,7 +453,7 @@ def planned_workload(
         subject.pod.metadata, name=name, uid=f"planned:{name}", owner_references=(owner,)
     )
     gang = gang_of(PodInfo(subject.pod), facts.objects)
-    return Workload(
+    return ExplainedWorkload(
         kind=kind,
         namespace=metadata.namespace,
         name=name,

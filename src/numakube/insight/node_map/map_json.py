@@ -9,8 +9,15 @@ from numakube.insight.node_map.map_words import connections_of
 
 if TYPE_CHECKING:
     from numakube.insight.node_map.map_words import Function
-    from numakube.insight.node_map.picture import Cpu, Device, Kubelet, Memory, NodePicture, Zone
-    from numakube.topology.numa_zones import Part
+    from numakube.insight.node_map.picture import (
+        DrawnCpu,
+        DrawnDevice,
+        DrawnMemory,
+        DrawnZone,
+        Kubelet,
+        NodePicture,
+    )
+    from numakube.topology.numa_zones import MachinePart
 
 API_VERSION: Final = "insight.numakube.dev/v1alpha1"
 KIND: Final = "NodeMap"
@@ -86,7 +93,7 @@ def _kubelet(kubelet: Kubelet) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value}
 
 
-def _zone(picture: NodePicture, zone: Zone) -> dict[str, Any]:
+def _zone(picture: NodePicture, zone: DrawnZone) -> dict[str, Any]:
     document: dict[str, Any] = {"id": zone.id, "sockets": list(zone.sockets)}
     if zone.within:
         document["within"] = list(zone.within)
@@ -119,7 +126,7 @@ def _zone(picture: NodePicture, zone: Zone) -> dict[str, Any]:
     return document
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: MachinePart) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "name": part.name,
         "type": part.type,
@@ -133,7 +140,7 @@ def _part(part: Part) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value} | zone
 
 
-def _cpu(picture: NodePicture, cpu: Cpu) -> dict[str, Any]:
+def _cpu(picture: NodePicture, cpu: DrawnCpu) -> dict[str, Any]:
     document: dict[str, Any] = {"id": cpu.id}
     if cpu.owner is not None:
         document["pod"] = picture.owner_name(cpu.owner)
@@ -142,7 +149,7 @@ def _cpu(picture: NodePicture, cpu: Cpu) -> dict[str, Any]:
     return document | _change(cpu)
 
 
-def _memory(picture: NodePicture, bar: Memory) -> dict[str, Any]:
+def _memory(picture: NodePicture, bar: DrawnMemory) -> dict[str, Any]:
     document: dict[str, Any] = {"kind": bar.kind, "total": bar.total_bytes, "managed": bar.managed}
     if not bar.managed:
         return document
@@ -161,7 +168,7 @@ def _memory(picture: NodePicture, bar: Memory) -> dict[str, Any]:
     }
 
 
-def _device(picture: NodePicture, device: Device) -> dict[str, Any]:
+def _device(picture: NodePicture, device: DrawnDevice) -> dict[str, Any]:
     document: dict[str, Any] = {"resource": device.resource, "position": device.position}
     if device.id:
         document["id"] = device.id
@@ -182,7 +189,7 @@ def _device(picture: NodePicture, device: Device) -> dict[str, Any]:
     return document | _change(device)
 
 
-def _change(cell: Cpu | Device) -> dict[str, str]:
+def _change(cell: DrawnCpu | DrawnDevice) -> dict[str, str]:
     if not cell.change:
         return {}
     return {"change": str(cell.change), **({"was": cell.was} if cell.was else {})}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.node_map.picture import Change
+from numakube.insight.node_map.picture import PictureChange
 from numakube.kubelet.machine import Closeness
 from numakube.topology.numa_zones import Level, in_order
 from numakube.values.cpuset import CpuSet
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
     from numakube.insight.node_map.picture import (
         Amount,
-        Cpu,
-        Device,
+        DrawnCpu,
+        DrawnDevice,
+        DrawnMemory,
+        DrawnZone,
         Kubelet,
-        Memory,
         MemoryPart,
         NodePicture,
         PodMark,
-        Zone,
     )
     from numakube.kubelet.machine import DeviceTree, PciPath
-    from numakube.topology.numa_zones import Part
+    from numakube.topology.numa_zones import MachinePart
 
 
 _DEEPEST: Final = 8
@@ -91,12 +91,12 @@ def data_words(picture: NodePicture) -> list[str]:
     return [*words, *picture.notes]
 
 
-def zone_title(zone: Zone) -> str:
+def zone_title(zone: DrawnZone) -> str:
     """Return the name of a zone and of its socket."""
     return f"NUMA zones {CpuSet.of(zone.alike)}" if zone.alike else f"NUMA zone {zone.id}"
 
 
-def within_words(zone: Zone) -> str:
+def within_words(zone: DrawnZone) -> str:
     """Return what a zone is part of, from the outside in."""
     return " / ".join(zone.within)
 
@@ -109,7 +109,7 @@ def hierarchy_words(picture: NodePicture) -> list[tuple[int, str]]:
     ]
 
 
-def _part_words(part: Part) -> Iterator[str]:
+def _part_words(part: MachinePart) -> Iterator[str]:
     named = part.type.casefold() in part.name.casefold()
     yield part.name if named else f"{part.name} ({part.type})"
     if part.numa_id is not None:
@@ -137,7 +137,7 @@ def _owned(picture: NodePicture, function: Function) -> str:
     return f" {letters}" if letters else ""
 
 
-def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
+def cpus_free_words(picture: NodePicture, zone: DrawnZone) -> str:
     """Return how many CPUs can still be given out."""
     if picture.bare and zone.cores:
         return counted(len(zone.cpu_set), "CPU")
@@ -147,14 +147,14 @@ def cpus_free_words(picture: NodePicture, zone: Zone) -> str:
     return f"{sum(cpu.owner is None for cpu in cpus)} of {len(cpus)} free"
 
 
-def memory_words(picture: NodePicture, bar: Memory) -> str:
+def memory_words(picture: NodePicture, bar: DrawnMemory) -> str:
     """Return how much memory is free."""
     if not bar.managed:
         return bytes_text(bar.total_bytes) + ("" if picture.bare else ", not managed")
     return f"{bytes_text(bar.free_bytes)} of {bytes_text(bar.total_bytes)} free"
 
 
-def devices_free_words(picture: NodePicture, devices: Iterable[Device]) -> str:
+def devices_free_words(picture: NodePicture, devices: Iterable[DrawnDevice]) -> str:
     """Return how many devices of one resource are free."""
     healthy = [device for device in devices if device.healthy]
     shared = sum(len(device.zones) > 1 for device in healthy)
@@ -184,12 +184,12 @@ def pod_words(pod: PodMark) -> list[str]:
     if pod.cpus:
         phrases.append(f"CPU{'s' if len(pod.cpus) > 1 else ''} {pod.cpus}")
     phrases += [brief_text(*held) for held in (*pod.memory.items(), *pod.devices.items())]
-    if pod.change is Change.FREED:
+    if pod.change is PictureChange.FREED:
         return [f"gone; held {phrases[0]}" if phrases else "gone", *phrases[1:]]
     return phrases
 
 
-def cpu_words(picture: NodePicture, cpu: Cpu) -> str:
+def cpu_words(picture: NodePicture, cpu: DrawnCpu) -> str:
     """Return what there is to say of one CPU."""
     if cpu.owner is not None:
         state = f"of {picture.owner_name(cpu.owner)}"
@@ -198,7 +198,7 @@ def cpu_words(picture: NodePicture, cpu: Cpu) -> str:
     return f"CPU {cpu.id}: {state}{_was(cpu.was)}"
 
 
-def device_words(picture: NodePicture, device: Device) -> str:
+def device_words(picture: NodePicture, device: DrawnDevice) -> str:
     """Return what there is to say of one device."""
     state = f"of {', '.join(owner_names(picture, device))}" if device.owner is not None else "free"
     if device.blocked:
@@ -214,7 +214,7 @@ def device_words(picture: NodePicture, device: Device) -> str:
     return f"{device.resource} {name}: {state}{near}{at}{_was(device.was)}"
 
 
-def owner_names(picture: NodePicture, device: Device) -> list[str]:
+def owner_names(picture: NodePicture, device: DrawnDevice) -> list[str]:
     """Return the names of all pods that have a device."""
     owners = () if device.owner is None else (device.owner, *device.sharers)
     return [picture.owner_name(owner) for owner in owners]
@@ -224,7 +224,7 @@ def _was(name: str) -> str:
     return f" (was of {name})" if name else ""
 
 
-def part_words(picture: NodePicture, bar: Memory, part: MemoryPart) -> str:
+def part_words(picture: NodePicture, bar: DrawnMemory, part: MemoryPart) -> str:
     """Return what there is to say of a part of a bar."""
     names = ", ".join(picture.owner_name(owner) for owner in part.owners)
     where = f", taken from {zones_text(part.zones)} together" if len(part.zones) > 1 else ""
@@ -259,9 +259,9 @@ def _sentences(picture: NodePicture) -> Iterator[str]:
         yield f"Pod {pod.name}: {', '.join(pod_words(pod))}"
 
 
-def by_resource(devices: Iterable[Device]) -> dict[str, list[Device]]:
+def by_resource(devices: Iterable[DrawnDevice]) -> dict[str, list[DrawnDevice]]:
     """Return *devices* by resource."""
-    groups: dict[str, list[Device]] = {}
+    groups: dict[str, list[DrawnDevice]] = {}
     for device in devices:
         groups.setdefault(device.resource, []).append(device)
     return groups
@@ -297,7 +297,7 @@ class Function:
 
     resource: str
     path: PciPath
-    devices: tuple[Device, ...]
+    devices: tuple[DrawnDevice, ...]
 
     @property
     def number(self) -> str:
@@ -356,7 +356,7 @@ class Connections:
 
 def connections_of(picture: NodePicture) -> Connections | None:
     """Return how the devices of *picture* are connected; ``None`` if that is not known."""
-    groups: dict[tuple[str, str], list[Device]] = {}
+    groups: dict[tuple[str, str], list[DrawnDevice]] = {}
     for device in picture.devices():
         if device.pci in picture.tree.paths:
             groups.setdefault((device.resource, device.pci), []).append(device)

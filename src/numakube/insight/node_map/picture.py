@@ -19,7 +19,7 @@ from numakube.values.display import short_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numakube.topology.numa_zones import Part
+    from numakube.topology.numa_zones import MachinePart
 
 
 PodIndex: TypeAlias = int
@@ -37,7 +37,7 @@ POD_COLOURS: Final = (
 """Those of pods, soft enough for dark text; after the last one they start again."""
 
 
-class Change(StrEnum):
+class PictureChange(StrEnum):
     """What a plan does to something."""
 
     NONE = ""
@@ -46,7 +46,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cpu:
+class DrawnCpu:
     """One logical CPU.
 
     Attributes:
@@ -58,24 +58,24 @@ class Cpu:
     id: int
     owner: PodIndex | None = None
     reserved: bool = False
-    change: Change = Change.NONE
+    change: PictureChange = PictureChange.NONE
     was: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class DrawnCore:
     """One physical core with its threads."""
 
     socket: int
-    cpus: tuple[Cpu, ...]
+    cpus: tuple[DrawnCpu, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Cache:
+class DrawnCache:
     """The cores that share one L3 cache; ``id`` is ``None`` if the machine does not tell."""
 
     id: int | None
-    cores: tuple[Core, ...]
+    cores: tuple[DrawnCore, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,11 @@ class MemoryPart:
     owners: tuple[PodIndex, ...]
     size_bytes: int
     zones: tuple[int, ...]
-    change: Change = Change.NONE
+    change: PictureChange = PictureChange.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class DrawnMemory:
     """Memory of one kind, ``memory`` or ``hugepages-...``, in one zone.
 
     Attributes:
@@ -116,7 +116,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DrawnDevice:
     """One device.
 
     Attributes:
@@ -142,7 +142,7 @@ class Device:
     blocked: bool = False
     trouble: str = ""
     pci: str = ""
-    change: Change = Change.NONE
+    change: PictureChange = PictureChange.NONE
     was: str = ""
 
     @property
@@ -167,7 +167,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Zone:
+class DrawnZone:
     """One NUMA node.
 
     Attributes:
@@ -181,19 +181,19 @@ class Zone:
     id: int
     sockets: tuple[int, ...] = ()
     within: tuple[str, ...] = ()
-    caches: tuple[Cache, ...] = ()
-    memory: tuple[Memory, ...] = ()
-    devices: tuple[Device, ...] = ()
+    caches: tuple[DrawnCache, ...] = ()
+    memory: tuple[DrawnMemory, ...] = ()
+    devices: tuple[DrawnDevice, ...] = ()
     distances: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     amounts: tuple[Amount, ...] = ()
     alike: tuple[int, ...] = ()
 
     @property
-    def cores(self) -> tuple[Core, ...]:
+    def cores(self) -> tuple[DrawnCore, ...]:
         """All cores."""
         return tuple(core for cache in self.caches for core in cache.cores)
 
-    def cpus(self) -> Iterator[Cpu]:
+    def cpus(self) -> Iterator[DrawnCpu]:
         """Yield all CPUs in the order of their cores."""
         return (cpu for core in self.cores for cpu in core.cpus)
 
@@ -213,7 +213,7 @@ class PodMark:
     memory: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     devices: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     zones: tuple[int, ...] = ()
-    change: Change = Change.NONE
+    change: PictureChange = PictureChange.NONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,9 +246,9 @@ class NodePicture:
     """
 
     node: str
-    zones: tuple[Zone, ...] = ()
-    parts: tuple[Part, ...] = ()
-    homeless: tuple[Device, ...] = ()
+    zones: tuple[DrawnZone, ...] = ()
+    parts: tuple[MachinePart, ...] = ()
+    homeless: tuple[DrawnDevice, ...] = ()
     pods: tuple[PodMark, ...] = ()
     sharing_pods: int = 0
     kubelet: Kubelet = field(default_factory=Kubelet)
@@ -273,11 +273,11 @@ class NodePicture:
         """All sockets."""
         return tuple(sorted({socket for zone in self.zones for socket in zone.sockets}))
 
-    def cpus(self) -> Iterator[Cpu]:
+    def cpus(self) -> Iterator[DrawnCpu]:
         """Yield all CPUs, zone by zone."""
         return (cpu for zone in self.zones for cpu in zone.cpus())
 
-    def devices(self) -> Iterator[Device]:
+    def devices(self) -> Iterator[DrawnDevice]:
         """Yield all devices once, those without zone last."""
         yield from dict.fromkeys(device for zone in self.zones for device in zone.devices)
         yield from self.homeless
@@ -315,13 +315,13 @@ def folded(picture: NodePicture) -> NodePicture:
     if sum(not zone.cores for zone in picture.zones) <= _FEW:
         return picture
     with_cpus = [zone.id for zone in picture.zones if zone.cores]
-    groups: dict[object, list[Zone]] = {}
+    groups: dict[object, list[DrawnZone]] = {}
     for zone in sorted(picture.zones, key=lambda one: one.id):
         groups.setdefault(_kind(zone, with_cpus), []).append(zone)
     return replace(picture, zones=tuple(_together(zones) for zones in groups.values()))
 
 
-def _kind(zone: Zone, with_cpus: Sequence[int]) -> object:
+def _kind(zone: DrawnZone, with_cpus: Sequence[int]) -> object:
     """Return what zones have in common that can be drawn as one."""
     in_use = any(bar.parts or bar.freed_bytes for bar in zone.memory) or any(
         amount.available != amount.allocatable for amount in zone.amounts
@@ -332,7 +332,7 @@ def _kind(zone: Zone, with_cpus: Sequence[int]) -> object:
     return zone.memory, zone.amounts, zone.within, distances
 
 
-def _together(zones: Sequence[Zone]) -> Zone:
+def _together(zones: Sequence[DrawnZone]) -> DrawnZone:
     first, count = zones[0], len(zones)
     if count == 1:
         return first

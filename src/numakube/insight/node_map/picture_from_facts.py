@@ -10,11 +10,11 @@ from numakube.insight.dra_devices import zones_of_devices
 from numakube.insight.facts import NO_REPORT, troubles_of
 from numakube.insight.node_map.picture import (
     Amount,
-    Device,
+    DrawnDevice,
+    DrawnZone,
     Kubelet,
     NodePicture,
     PodMark,
-    Zone,
     letter_of,
 )
 from numakube.insight.node_map.picture_from_report import picture_of_report
@@ -115,8 +115,8 @@ def _why(view: NodeTopology) -> str:
     return f"its NodeResourceTopology{writer} has amounts only"
 
 
-def _zone(zone: ZoneView, around: tuple[str, ...]) -> Zone:
-    return Zone(
+def _zone(zone: ZoneView, around: tuple[str, ...]) -> DrawnZone:
+    return DrawnZone(
         id=zone.id,
         within=around,
         distances=zone.costs,
@@ -197,12 +197,12 @@ def _holding(mark: PodMark, devices: Sequence[DraDevice]) -> PodMark:
     return replace(mark, devices=dict(counts), zones=zones)
 
 
-def _drawn(devices: Sequence[DraDevice], owners: Mapping[str, int]) -> Iterator[Device]:
+def _drawn(devices: Sequence[DraDevice], owners: Mapping[str, int]) -> Iterator[DrawnDevice]:
     positions: Counter[str] = Counter()
     for device in devices:
         driver = device.id.driver
         holders = [owners[name] for name in device.holders]
-        yield Device(
+        yield DrawnDevice(
             resource=driver,
             position=positions[driver],
             id=device.id.device,

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
 from numakube.insight.node_map.picture import (
-    Cache,
-    Core,
-    Cpu,
-    Device,
+    DrawnCache,
+    DrawnCore,
+    DrawnCpu,
+    DrawnDevice,
+    DrawnMemory,
+    DrawnZone,
     Kubelet,
-    Memory,
     MemoryPart,
     NodePicture,
     PodMark,
-    Zone,
     letter_of,
 )
 from numakube.kubelet.cpu_manager import start_cpu_manager
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Machine, NumaNode
-    from numakube.kubelet.memory_hints import MemoryTable
+    from numakube.kubelet.memory_hints import MemoryAmounts
     from numakube.topology.exact_report import Holding
 
 _NOTHING: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
@@ -58,7 +58,7 @@ def picture_of_report(
         pods: ``namespace/name`` by the hashes that the report knows pods by.
         device_ids: ids of the devices of a resource in ascending order, where they are known.
     """
-    pen = _Reader(report, device_ids, _reserved_cpus(report), _owners(report))
+    pen = _ReportReader(report, device_ids, _reserved_cpus(report), _owners(report))
     machine = report.machine
     return NodePicture(
         node=name,
@@ -147,7 +147,7 @@ def _notes(machine: Machine) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ReportReader:
     """Reads one report, zone by zone."""
 
     report: ExactReport
@@ -155,11 +155,11 @@ class _Reader:
     reserved: CpuSet
     owners: Mapping[str, int]
 
-    def zone(self, node: NumaNode) -> Zone:
+    def zone(self, node: NumaNode) -> DrawnZone:
         """Return one zone with what pods hold there."""
         # The kernel lists distances by ascending id, whatever the order of the nodes.
         ids = sorted(numa_node.id for numa_node in self.report.machine.nodes)
-        return Zone(
+        return DrawnZone(
             id=node.id,
             sockets=tuple(sorted({core.socket for core in node.cores})),
             caches=self._caches(node),
@@ -168,15 +168,16 @@ class _Reader:
             distances=dict(zip(ids, node.distances, strict=False)),
         )
 
-    def _caches(self, node: NumaNode) -> tuple[Cache, ...]:
+    def _caches(self, node: NumaNode) -> tuple[DrawnCache, ...]:
         owners = self._cpu_owners()
-        groups: dict[int | None, list[Core]] = defaultdict(list)
+        groups: dict[int | None, list[DrawnCore]] = defaultdict(list)
         for core in node.cores:
             cpus = tuple(
-                Cpu(thread, owners.get(thread), thread in self.reserved) for thread in core.threads
+                DrawnCpu(thread, owners.get(thread), thread in self.reserved)
+                for thread in core.threads
             )
-            groups[core.uncore_cache].append(Core(core.socket, cpus))
-        return tuple(Cache(cache, tuple(cores)) for cache, cores in groups.items())
+            groups[core.uncore_cache].append(DrawnCore(core.socket, cpus))
+        return tuple(DrawnCache(cache, tuple(cores)) for cache, cores in groups.items())
 
     def _cpu_owners(self) -> dict[int, int]:
         return {cpu: owner for owner, holding in self._holdings() for cpu in holding.cpus}
@@ -184,7 +185,7 @@ class _Reader:
     def _holdings(self) -> Iterator[tuple[int, Holding]]:
         return ((number, self.report.pods[uid]) for uid, number in self.owners.items())
 
-    def _memory(self, node: NumaNode) -> Iterator[Memory]:
+    def _memory(self, node: NumaNode) -> Iterator[DrawnMemory]:
         settings = self.report.settings
         # Without a Memory Manager there is still what a scheduler gave.
         managed = settings.memory_policy != "None" or any(
@@ -197,9 +198,9 @@ class _Reader:
             if table.total:
                 yield self._bar(node.id, kind, table, managed=managed)
 
-    def _bar(self, zone: int, kind: str, table: MemoryTable, *, managed: bool) -> Memory:
+    def _bar(self, zone: int, kind: str, table: MemoryAmounts, *, managed: bool) -> DrawnMemory:
         hugepages = max(table.total - table.system_reserved - table.allocatable, 0)
-        return Memory(
+        return DrawnMemory(
             kind=kind,
             total_bytes=table.total - hugepages,
             reserved_bytes=table.system_reserved,
@@ -229,7 +230,7 @@ class _Reader:
         if together and rest > 0:
             yield MemoryPart(tuple(dict.fromkeys(together)), rest, group)
 
-    def devices_of(self, zone: int | None) -> tuple[Device, ...]:
+    def devices_of(self, zone: int | None) -> tuple[DrawnDevice, ...]:
         """Return the devices that are near *zone*; with ``None``, those that have no zone."""
         owners = self._device_owners()
         found = []
@@ -237,7 +238,7 @@ class _Reader:
             ids = self.device_ids.get(resource, ())
             for position, nodes in enumerate(table.numa_nodes):
                 if zone in (nodes or (None,)):
-                    device = Device(
+                    device = DrawnDevice(
                         resource=resource,
                         position=position,
                         id=ids[position] if position < len(ids) else "",

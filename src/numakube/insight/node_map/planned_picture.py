@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.insight.facts import model_of
-from numakube.insight.node_map.picture import Change, letter_of
+from numakube.insight.node_map.picture import PictureChange, letter_of
 from numakube.insight.node_map.picture_from_facts import (
     node_picture,
     pod_names,
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.node_map.picture import (
-        Cache,
-        Core,
-        Cpu,
-        Device,
-        Memory,
+        DrawnCache,
+        DrawnCore,
+        DrawnCpu,
+        DrawnDevice,
+        DrawnMemory,
+        DrawnZone,
         NodePicture,
-        Zone,
     )
     from numakube.kubelet.kubelet_model import KubeletNode
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedPod:
     """A pod that the kubelet would not admit, in its words and in ours."""
 
     pod: str
@@ -60,17 +60,17 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedNode:
     """How it would turn out; ``before`` is the node as it is."""
 
     before: NodePicture
     picture: NodePicture
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RejectedPod, ...] = ()
 
 
 def planned(
     facts: ClusterFacts, node: str, *, arriving: Sequence[Pod] = (), leaving: Sequence[str] = ()
-) -> Plan | Unusable:
+) -> PlannedNode | Unusable:
     """Return the plan for *node*, or why there is none.
 
     Args:
@@ -101,7 +101,7 @@ def planned(
         [device.without(leaving) for device in facts.dra_devices(node)],
         reported=reported_pods(facts, node),
     )
-    return Plan(before, compared(before, after), refused)
+    return PlannedNode(before, compared(before, after), refused)
 
 
 class _Trial:
@@ -116,7 +116,7 @@ class _Trial:
         status = facts.nodes[node].status if node in facts.nodes else None
         self._allocatable = amounts_of(status.allocatable) if status else None
 
-    def admit(self, pod: Pod) -> Refused | None:
+    def admit(self, pod: Pod) -> RejectedPod | None:
         """Return why *pod* is refused; ``None`` if it runs."""
         # The same pod may run here already: the plan's is another one.
         uid = f"planned {len(self.names)} {pod.metadata.uid}"
@@ -141,10 +141,10 @@ class _Trial:
         return f"{key} (again)" if again == 1 else f"{key} ({again} more)" if again else key
 
 
-def _refused(pod: Pod, outcome: Rejected, trace: AdmissionTrace | None) -> Refused:
+def _refused(pod: Pod, outcome: Rejected, trace: AdmissionTrace | None) -> RejectedPod:
     aligned = trace is not None and not trace.failed and trace.alignments
     why = trace.alignments[-1].why if trace is not None and aligned else ""
-    return Refused(pod.metadata.key, outcome.reason, outcome.message, why)
+    return RejectedPod(pod.metadata.key, outcome.reason, outcome.message, why)
 
 
 # Before and after: the picture of a plan, with what it takes and what it frees marked.
@@ -173,12 +173,12 @@ def _in_old_order(before: NodePicture, after: NodePicture) -> NodePicture:
     kept = [
         replace(now[pod.name], letter=pod.letter)
         if pod.name in now
-        else replace(pod, change=Change.FREED)
+        else replace(pod, change=PictureChange.FREED)
         for pod in before.pods
     ]
     new = [pod for pod in after.pods if pod.name not in old]
     marked = [
-        replace(pod, change=Change.TAKEN, letter=letter_of(len(kept) + number))
+        replace(pod, change=PictureChange.TAKEN, letter=letter_of(len(kept) + number))
         for number, pod in enumerate(new)
     ]
     places = {pod.name: number for number, pod in enumerate([*kept, *marked])}
@@ -197,7 +197,7 @@ class _Mover:
     def __init__(self, numbers: Mapping[int, int]) -> None:
         self._numbers = numbers
 
-    def zone(self, zone: Zone) -> Zone:
+    def zone(self, zone: DrawnZone) -> DrawnZone:
         return replace(
             zone,
             caches=tuple(map(self._cache, zone.caches)),
@@ -205,21 +205,21 @@ class _Mover:
             devices=tuple(map(self.device, zone.devices)),
         )
 
-    def device(self, device: Device) -> Device:
+    def device(self, device: DrawnDevice) -> DrawnDevice:
         sharers = tuple(self._numbers[owner] for owner in device.sharers)
         return replace(device, owner=self._owner(device.owner), sharers=sharers)
 
     def _owner(self, owner: int | None) -> int | None:
         return None if owner is None else self._numbers[owner]
 
-    def _cache(self, cache: Cache) -> Cache:
+    def _cache(self, cache: DrawnCache) -> DrawnCache:
         return replace(cache, cores=tuple(map(self._core, cache.cores)))
 
-    def _core(self, core: Core) -> Core:
+    def _core(self, core: DrawnCore) -> DrawnCore:
         cpus = (replace(cpu, owner=self._owner(cpu.owner)) for cpu in core.cpus)
         return replace(core, cpus=tuple(cpus))
 
-    def _bar(self, bar: Memory) -> Memory:
+    def _bar(self, bar: DrawnMemory) -> DrawnMemory:
         parts = (
             replace(part, owners=tuple(self._numbers[owner] for owner in part.owners))
             for part in bar.parts
@@ -246,7 +246,7 @@ class _Comparison:
             for bar in zone.memory
         }
 
-    def zone(self, zone: Zone) -> Zone:
+    def zone(self, zone: DrawnZone) -> DrawnZone:
         return replace(
             zone,
             caches=tuple(map(self._cache, zone.caches)),
@@ -254,32 +254,32 @@ class _Comparison:
             devices=tuple(map(self.device, zone.devices)),
         )
 
-    def _cache(self, cache: Cache) -> Cache:
+    def _cache(self, cache: DrawnCache) -> DrawnCache:
         return replace(cache, cores=tuple(map(self._core, cache.cores)))
 
-    def _core(self, core: Core) -> Core:
+    def _core(self, core: DrawnCore) -> DrawnCore:
         return replace(core, cpus=tuple(map(self._cpu, core.cpus)))
 
-    def _cpu(self, cpu: Cpu) -> Cpu:
+    def _cpu(self, cpu: DrawnCpu) -> DrawnCpu:
         was, now = self._cpus.get(cpu.id, ""), self._after.owner_name(cpu.owner)
         return cpu if was == now else replace(cpu, change=_change(now), was=was)
 
-    def device(self, device: Device) -> Device:
+    def device(self, device: DrawnDevice) -> DrawnDevice:
         was = self._devices.get((device.resource, device.position), "")
         now = self._after.owner_name(device.owner)
         return device if was == now else replace(device, change=_change(now), was=was)
 
-    def _bar(self, zone: int, bar: Memory) -> Memory:
+    def _bar(self, zone: int, bar: DrawnMemory) -> DrawnMemory:
         was = self._memory.get((zone, bar.kind), {})
         parts = []
         for part in bar.parts:
             owners = tuple(self._after.owner_name(owner) for owner in part.owners)
             same = was.get(owners, 0) == part.size_bytes
-            parts.append(part if same else replace(part, change=Change.TAKEN))
+            parts.append(part if same else replace(part, change=PictureChange.TAKEN))
         still = {tuple(map(self._after.owner_name, part.owners)) for part in bar.parts}
         freed = sum(size for owners, size in was.items() if owners not in still)
         return replace(bar, parts=tuple(parts), freed_bytes=min(freed, bar.free_bytes))
 
 
-def _change(now: str) -> Change:
-    return Change.TAKEN if now else Change.FREED
+def _change(now: str) -> PictureChange:
+    return PictureChange.TAKEN if now else PictureChange.FREED

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from numakube.insight.node_map import map_words
 from numakube.insight.node_map.map_words import SELF, connections_of
-from numakube.insight.node_map.picture import Change, folded
+from numakube.insight.node_map.picture import PictureChange, folded
 from numakube.values.display import counted, short_name
 from numakube.values.safe_text import printable
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from numakube.insight.node_map.map_words import Connections, Function
     from numakube.insight.node_map.picture import (
         Amount,
-        Cache,
-        Cpu,
-        Device,
-        Memory,
+        DrawnCache,
+        DrawnCpu,
+        DrawnDevice,
+        DrawnMemory,
+        DrawnZone,
         NodePicture,
-        Zone,
     )
 
 
-Line: TypeAlias = "tuple[Span, ...]"
+Line: TypeAlias = "tuple[PaintedText, ...]"
 
 DEFAULT_WIDTH: Final = 100
 _MOST_COLUMNS: Final = 4
@@ -57,7 +57,7 @@ def lines_of(
     picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
 ) -> Iterator[Line]:
     """Yield the drawing line by line."""
-    page = _Page(folded(picture), ASCII if ascii_only else UNICODE, width)
+    page = _MapPage(folded(picture), ASCII if ascii_only else UNICODE, width)
     parts = (
         page.head(), page.zones(), page.homeless(), page.switches(), page.distances(),
         page.hierarchy(), page.legend(),
@@ -69,7 +69,7 @@ def matrix_lines(
     picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
 ) -> Iterator[Line]:
     """Yield how close the devices are to each other, line by line."""
-    page = _Page(picture, ASCII if ascii_only else UNICODE, width)
+    page = _MapPage(picture, ASCII if ascii_only else UNICODE, width)
     return _cleaned(chain.from_iterable((page.head(), page.matrix(), page.legend())))
 
 
@@ -77,7 +77,7 @@ def zone_lines(
     picture: NodePicture, *, width: int = DEFAULT_WIDTH, ascii_only: bool = False
 ) -> Iterator[Line]:
     """Yield zones and legend only, for a drawing below something that has told the rest."""
-    page = _Page(folded(picture), ASCII if ascii_only else UNICODE, width)
+    page = _MapPage(folded(picture), ASCII if ascii_only else UNICODE, width)
     return _cleaned(chain.from_iterable((page.zones(), page.homeless(), page.legend())))
 
 
@@ -87,7 +87,7 @@ def _cleaned(lines: Iterable[Line]) -> Iterator[Line]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _MapPage:
     """Everything on a page, from top to bottom."""
 
     picture: NodePicture
@@ -100,13 +100,13 @@ class _Page:
         badge = "exact data" if picture.exact and not picture.bare else ""
         phrases = [*map_words.machine_words(picture), *([badge] if badge else [])]
         if name:
-            yield (Span(name, bold=True),)
+            yield (PaintedText(name, bold=True),)
         for line in self._folded(phrases):
-            yield (Span(line, "muted"),)
+            yield (PaintedText(line, "muted"),)
         for line in self._folded(map_words.kubelet_words(picture.kubelet)):
-            yield (Span(line, "muted"),)
+            yield (PaintedText(line, "muted"),)
         for text in map_words.data_words(picture):
-            yield (Span(f"! {text}", "warning"),)
+            yield (PaintedText(f"! {text}", "warning"),)
         yield ()
 
     def _folded(self, phrases: list[str]) -> Iterator[str]:
@@ -148,21 +148,21 @@ class _Page:
         title = title if len(title) <= inner - 2 else title[: inner - 3] + glyphs.ellipsis
         rest = glyphs.line * (inner - len(title) - 1)
         top = (
-            Span(f"{glyphs.corners[0]}{glyphs.line} ", "muted"),
-            Span(title, bold=True),
-            Span(f" {rest}{glyphs.corners[1]}", "muted"),
+            PaintedText(f"{glyphs.corners[0]}{glyphs.line} ", "muted"),
+            PaintedText(title, bold=True),
+            PaintedText(f" {rest}{glyphs.corners[1]}", "muted"),
         )
-        side = Span(glyphs.side, "muted")
+        side = PaintedText(glyphs.side, "muted")
         body = [
-            (side, Span(" "), *line, Span(" " * (inner - width_of(line) + 1)), side)
+            (side, PaintedText(" "), *line, PaintedText(" " * (inner - width_of(line) + 1)), side)
             for line in lines or [()]
         ]
         foot = glyphs.corners[2] + glyphs.line * (inner + 2) + glyphs.corners[3]
-        return [top, *body, (Span(foot, "muted"),)]
+        return [top, *body, (PaintedText(foot, "muted"),)]
 
     def homeless(self) -> Iterator[Line]:
         if self.picture.homeless:
-            yield (Span("Devices without NUMA node", bold=True),)
+            yield (PaintedText("Devices without NUMA node", bold=True),)
             pen = TextPen(self.picture, self.glyphs)
             yield from pen.devices(self.picture.homeless, self.width)
             yield ()
@@ -170,18 +170,18 @@ class _Page:
     def switches(self) -> Iterator[Line]:
         connections = connections_of(self.picture)
         if connections and connections.switches():
-            yield (Span("behind one PCIe switch", bold=True),)
+            yield (PaintedText("behind one PCIe switch", bold=True),)
             yield from MatrixPen(self.picture, connections, self.glyphs).switches()
             yield ()
 
     def matrix(self) -> Iterator[Line]:
         connections = connections_of(self.picture)
         if connections is None:
-            yield (Span("How the devices of this node are connected is not known."),)
+            yield (PaintedText("How the devices of this node are connected is not known."),)
         else:
             yield from MatrixPen(self.picture, connections, self.glyphs).matrix(self.width)
             for line in self._folded(list(connections.legend())):
-                yield (Span(line, "muted"),)
+                yield (PaintedText(line, "muted"),)
         yield ()
 
     def distances(self) -> Iterator[Line]:
@@ -191,35 +191,39 @@ class _Page:
         cells = [str(value) for zone in zones for value in zone.distances.values()]
         wide = max(map(len, [*cells, *(str(zone.id) for zone in zones)])) + 1
         yield (
-            Span("distances ", bold=True),
-            Span("".join(f"{zone.id:>{wide}}" for zone in zones), "muted"),
+            PaintedText("distances ", bold=True),
+            PaintedText("".join(f"{zone.id:>{wide}}" for zone in zones), "muted"),
         )
         for zone in zones:
             values = (zone.distances.get(other.id, "") for other in zones)
             yield (
-                Span(f"{zone.id:>9} ", "muted"),
-                Span("".join(f"{value:>{wide}}" for value in values)),
+                PaintedText(f"{zone.id:>9} ", "muted"),
+                PaintedText("".join(f"{value:>{wide}}" for value in values)),
             )
         yield ()
 
     def hierarchy(self) -> Iterator[Line]:
         if self.picture.parts:
-            yield (Span("hierarchy", bold=True),)
+            yield (PaintedText("hierarchy", bold=True),)
             for depth, line in map_words.hierarchy_words(self.picture):
-                yield (Span("  " * (depth + 1) + line.replace(" · ", self.glyphs.dot)),)
+                yield (PaintedText("  " * (depth + 1) + line.replace(" · ", self.glyphs.dot)),)
             yield ()
 
     def legend(self) -> Iterator[Line]:
         picture = self.picture
         names = max((len(pod.name) for pod in picture.pods), default=0)
         for number, pod in enumerate(picture.pods):
-            gone = pod.change is Change.FREED
-            mark = Span("-", "freed") if gone else Span(pod.letter, f"p{number}")
+            gone = pod.change is PictureChange.FREED
+            mark = PaintedText("-", "freed") if gone else PaintedText(pod.letter, f"p{number}")
             details = self.glyphs.dot.join(map_words.pod_words(pod))
-            new = Span(" (new)", "taken") if pod.change is Change.TAKEN else Span("")
-            yield (mark, Span(f" {pod.name:{names}}  "), Span(details, "muted"), new)
+            new = (
+                PaintedText(" (new)", "taken")
+                if pod.change is PictureChange.TAKEN
+                else PaintedText("")
+            )
+            yield (mark, PaintedText(f" {pod.name:{names}}  "), PaintedText(details, "muted"), new)
         if picture.exact and not picture.bare:
-            yield (Span(self.glyphs.dot.join(self._key()), "muted"),)
+            yield (PaintedText(self.glyphs.dot.join(self._key()), "muted"),)
 
     def _key(self) -> Iterator[str]:
         cpus, devices = list(self.picture.cpus()), list(self.picture.devices())
@@ -232,7 +236,7 @@ class _Page:
             yield f"{BLOCKED} parts of it are held"
         if any(not device.healthy and device.owner is None for device in devices):
             yield "! unhealthy"
-        if any(cpu.change is Change.FREED for cpu in cpus):
+        if any(cpu.change is PictureChange.FREED for cpu in cpus):
             yield f"{self.glyphs.freed} freed by the plan"
         if self.picture.sharing_pods:
             yield f"{counted(self.picture.sharing_pods, 'pod')} without exclusive resources"
@@ -242,9 +246,9 @@ def _beside(boxes: list[list[Line]]) -> Iterator[Line]:
     """Yield the lines of *boxes* side by side; shorter ones get longer by blank lines."""
     height = max(map(len, boxes))
     for line in zip_longest(*(_stretched(box, height) for box in boxes)):
-        joined: list[Span] = []
+        joined: list[PaintedText] = []
         for number, part in enumerate(line):
-            joined += [Span(" "), *part] if number else part
+            joined += [PaintedText(" "), *part] if number else part
         yield tuple(joined)
 
 
@@ -252,7 +256,7 @@ def _stretched(box: list[Line], height: int) -> list[Line]:
     if len(box) == height:
         return box
     side = box[1][0]
-    blank = (side, Span(" " * (width_of(box[0]) - 2)), side)
+    blank = (side, PaintedText(" " * (width_of(box[0]) - 2)), side)
     return [*box[:-1], *[blank] * (height - len(box)), box[-1]]
 
 
@@ -266,7 +270,7 @@ BLOCKED: Final = "x"
 _ROW: Final = 48  # cells of CPUs in one line, at most
 
 
-class Span(NamedTuple):
+class PaintedText(NamedTuple):
     """A piece of a line; *paint* is a colour of the theme, or nothing."""
 
     text: str
@@ -293,7 +297,7 @@ UNICODE: Final = Glyphs("·", "▒", "░", "○", " · ", "─", "│", "╭╮
 ASCII: Final = Glyphs(".", "r", ".", "o", ", ", "-", "|", "++++", "~")
 
 
-def width_of(line: Sequence[Span]) -> int:
+def width_of(line: Sequence[PaintedText]) -> int:
     """Return how many columns a line takes."""
     return sum(len(span.text) for span in line)
 
@@ -309,17 +313,17 @@ class TextPen:
         names += [short_name(device.resource) for device in picture.homeless]
         self._label = max(map(len, names), default=0) + 2
 
-    def least_width(self, zones: Sequence[Zone]) -> int:
+    def least_width(self, zones: Sequence[DrawnZone]) -> int:
         """Return the width below which bars and cells cannot be read."""
         facts = max((len(fact) for zone in zones for fact in self._facts(zone)), default=0)
         titles = max((len(self.title(zone)) + 2 for zone in zones), default=0)
         return max(self._label + LEAST_BAR + 2 + facts, min(titles, _LONG_TITLE))
 
-    def _facts(self, zone: Zone) -> Iterator[str]:
+    def _facts(self, zone: DrawnZone) -> Iterator[str]:
         yield from (map_words.memory_words(self._picture, bar) for bar in zone.memory)
         yield from (map_words.amount_words(amount) for amount in zone.amounts)
 
-    def natural_width(self, zones: Sequence[Zone]) -> int:
+    def natural_width(self, zones: Sequence[DrawnZone]) -> int:
         """Return the width beyond which there would only be blanks."""
         cells = [
             sum(len(core.cpus) + 1 for core in cache.cores)
@@ -332,7 +336,7 @@ class TextPen:
         bars = self._label + MOST_BAR + 2 + facts
         return max(cpus, titles, bars if any(z.memory or z.amounts for z in zones) else 0)
 
-    def title(self, zone: Zone) -> str:
+    def title(self, zone: DrawnZone) -> str:
         """Return what stands on the frame of a zone."""
         parts = [map_words.zone_title(zone)]
         if zone.cores:
@@ -343,7 +347,7 @@ class TextPen:
             parts.append(f"CPUs {zone.cpu_set}")
         return self._glyphs.dot.join(parts)
 
-    def zone(self, zone: Zone, width: int) -> Iterator[tuple[Span, ...]]:
+    def zone(self, zone: DrawnZone, width: int) -> Iterator[tuple[PaintedText, ...]]:
         """Yield what is inside a zone."""
         fact = map_words.cpus_free_words(self._picture, zone)
         if _has_caches(zone):
@@ -358,13 +362,13 @@ class TextPen:
             yield self._memory(bar, width)
         yield from self.devices(zone.devices, width)
 
-    def _cpu_list(self, zone: Zone, fact: str, width: int) -> tuple[Span, ...]:
+    def _cpu_list(self, zone: DrawnZone, fact: str, width: int) -> tuple[PaintedText, ...]:
         room = width - self._label - len(fact) - 1
         ids = str(zone.cpu_set)
         ids = ids if len(ids) <= room else ids[: room - 1] + self._glyphs.ellipsis
-        return self._ended([self._name("CPUs"), Span(ids)], fact, width)
+        return self._ended([self._name("CPUs"), PaintedText(ids)], fact, width)
 
-    def _cpus(self, cache: Cache, fact: str, width: int) -> Iterator[tuple[Span, ...]]:
+    def _cpus(self, cache: DrawnCache, fact: str, width: int) -> Iterator[tuple[PaintedText, ...]]:
         name = "CPUs" if cache.id is None else f"L3 {cache.id}"
         line = [self._name(name)]
         for core in cache.cores:
@@ -373,21 +377,25 @@ class TextPen:
                 yield self._ended(line, fact, width)
                 line, fact = [self._name("")], ""
             line += [self._cpu(cpu) for cpu in core.cpus]
-            line.append(Span(" "))
+            line.append(PaintedText(" "))
         yield self._ended(line, fact, width)
 
-    def _cpu(self, cpu: Cpu) -> Span:
+    def _cpu(self, cpu: DrawnCpu) -> PaintedText:
         if cpu.owner is not None:
             return self._owned(cpu.owner, cpu.change)
-        if cpu.change is Change.FREED:
-            return Span(self._glyphs.freed, "freed", bold=True)
-        return Span("r", "reserved") if cpu.reserved else Span(self._glyphs.free, "muted")
+        if cpu.change is PictureChange.FREED:
+            return PaintedText(self._glyphs.freed, "freed", bold=True)
+        return (
+            PaintedText("r", "reserved")
+            if cpu.reserved
+            else PaintedText(self._glyphs.free, "muted")
+        )
 
-    def _owned(self, owner: int, change: Change) -> Span:
+    def _owned(self, owner: int, change: PictureChange) -> PaintedText:
         mark = self._picture.pods[owner]
-        return Span(mark.letter, f"p{owner}", bold=change is Change.TAKEN)
+        return PaintedText(mark.letter, f"p{owner}", bold=change is PictureChange.TAKEN)
 
-    def _memory(self, bar: Memory, width: int) -> tuple[Span, ...]:
+    def _memory(self, bar: DrawnMemory, width: int) -> tuple[PaintedText, ...]:
         fact = map_words.memory_words(self._picture, bar)
         line = [self._name(bar.kind)]
         if bar.managed:
@@ -397,33 +405,37 @@ class TextPen:
     def _bar_width(self, fact: str, width: int) -> int:
         return max(min(width - self._label - len(fact) - 1, MOST_BAR), LEAST_BAR)
 
-    def _bar(self, bar: Memory, width: int) -> Iterator[Span]:
+    def _bar(self, bar: DrawnMemory, width: int) -> Iterator[PaintedText]:
         left = width
-        shares = [(bar.reserved_bytes, Span(self._glyphs.reserved, "reserved"))]
+        shares = [(bar.reserved_bytes, PaintedText(self._glyphs.reserved, "reserved"))]
         for part in bar.parts:
             alone = len(part.owners) == 1
-            span = self._owned(part.owners[0], part.change) if alone else Span("+", "several")
+            span = (
+                self._owned(part.owners[0], part.change) if alone else PaintedText("+", "several")
+            )
             shares.append((part.size_bytes, span))
-        shares.append((bar.freed_bytes, Span(self._glyphs.freed, "freed")))
+        shares.append((bar.freed_bytes, PaintedText(self._glyphs.freed, "freed")))
         for size, span in shares:
             cells = min(_share(size, bar.total_bytes, width), left)
             if cells:
                 yield span._replace(text=span.text * cells)
             left -= cells
-        yield Span(self._glyphs.unused * left, "muted")
+        yield PaintedText(self._glyphs.unused * left, "muted")
 
-    def _amount(self, amount: Amount, width: int) -> tuple[Span, ...]:
+    def _amount(self, amount: Amount, width: int) -> tuple[PaintedText, ...]:
         fact = map_words.amount_words(amount)
         room = self._bar_width(fact, width)
         used = _share(amount.allocatable - amount.available, amount.allocatable, room)
         line = [
             self._name(map_words.resource_label(amount.resource)),
-            Span("#" * used, "several"),
-            Span(self._glyphs.unused * (room - used), "muted"),
+            PaintedText("#" * used, "several"),
+            PaintedText(self._glyphs.unused * (room - used), "muted"),
         ]
         return self._ended(line, fact, width)
 
-    def devices(self, devices: Sequence[Device], width: int) -> Iterator[tuple[Span, ...]]:
+    def devices(
+        self, devices: Sequence[DrawnDevice], width: int
+    ) -> Iterator[tuple[PaintedText, ...]]:
         """Yield a line for each resource, or more where it has many devices."""
         for resource, some in map_words.by_resource(devices).items():
             fact = map_words.devices_free_words(self._picture, some)
@@ -432,36 +444,40 @@ class TextPen:
                 if width_of(line) + 1 > width - len(fact) - (1 if fact else 0):
                     yield self._ended(line, fact, width)
                     line, fact = [self._name("")], ""
-                line += [self._device(device), Span(" ")]
+                line += [self._device(device), PaintedText(" ")]
             yield self._ended(line, fact, width)
 
-    def _device(self, device: Device) -> Span:
+    def _device(self, device: DrawnDevice) -> PaintedText:
         if device.sharers:
-            return Span("+", "several")
+            return PaintedText("+", "several")
         if device.owner is not None:
             return self._owned(device.owner, device.change)
-        if device.change is Change.FREED:
-            return Span(self._glyphs.freed, "freed", bold=True)
+        if device.change is PictureChange.FREED:
+            return PaintedText(self._glyphs.freed, "freed", bold=True)
         if device.blocked:
-            return Span(BLOCKED, "several")
-        return Span(self._glyphs.free, "muted") if device.healthy else Span("!", "broken")
+            return PaintedText(BLOCKED, "several")
+        return (
+            PaintedText(self._glyphs.free, "muted")
+            if device.healthy
+            else PaintedText("!", "broken")
+        )
 
-    def _name(self, name: str) -> Span:
-        return Span(f"{name:{self._label}}")
+    def _name(self, name: str) -> PaintedText:
+        return PaintedText(f"{name:{self._label}}")
 
-    def _ended(self, line: list[Span], fact: str, width: int) -> tuple[Span, ...]:
+    def _ended(self, line: list[PaintedText], fact: str, width: int) -> tuple[PaintedText, ...]:
         """Return the line with *fact* at its right end."""
         if line and line[-1].text == " ":
             line = line[:-1]
         gap = width - width_of(line) - len(fact)
-        return (*line, Span(" " * max(gap, 1 if fact else 0)), Span(fact, "muted"))
+        return (*line, PaintedText(" " * max(gap, 1 if fact else 0)), PaintedText(fact, "muted"))
 
 
-def _has_caches(zone: Zone) -> bool:
+def _has_caches(zone: DrawnZone) -> bool:
     return any(cache.id is not None for cache in zone.caches)
 
 
-def _labels(zone: Zone) -> Iterator[str]:
+def _labels(zone: DrawnZone) -> Iterator[str]:
     yield from ("CPUs" if cache.id is None else f"L3 {cache.id}" for cache in zone.caches)
     yield from (bar.kind for bar in zone.memory)
     yield from (map_words.resource_label(amount.resource) for amount in zone.amounts)
@@ -498,15 +514,19 @@ class MatrixPen:
         self._label = max(len(function.label) for function in connections.functions)
         self._zone = len("zone") + _GAP
 
-    def switches(self) -> Iterator[tuple[Span, ...]]:
+    def switches(self) -> Iterator[tuple[PaintedText, ...]]:
         """Yield a line for each PCIe switch with several devices, and who has them."""
         for group in self._connections.switches():
-            line = [Span(f"  zone {self._zone_of(group[0])}  ")]
+            line = [PaintedText(f"  zone {self._zone_of(group[0])}  ")]
             for number, one in enumerate(group):
-                line += [Span(", " if number else ""), Span(f"{one.label} "), *self._owners(one)]
+                line += [
+                    PaintedText(", " if number else ""),
+                    PaintedText(f"{one.label} "),
+                    *self._owners(one),
+                ]
             yield tuple(line)
 
-    def matrix(self, width: int) -> Iterator[tuple[Span, ...]]:
+    def matrix(self, width: int) -> Iterator[tuple[PaintedText, ...]]:
         """Yield the matrix, in several parts one below the other if it is too wide."""
         functions = self._connections.functions
         indent = self._zone + self._label + 1 + self._owner_width() + 1
@@ -519,33 +539,39 @@ class MatrixPen:
 
     def _part(
         self, columns: Sequence[Function], indent: int, cell: int
-    ) -> Iterator[tuple[Span, ...]]:
-        yield (Span(f"{'closeness':{indent}}", bold=True), Span(_heads(columns, cell)))
+    ) -> Iterator[tuple[PaintedText, ...]]:
+        yield (
+            PaintedText(f"{'closeness':{indent}}", bold=True),
+            PaintedText(_heads(columns, cell)),
+        )
         numbers = "".join(f"{column.number:{cell}}" for column in columns)
-        yield (Span(f"{'zone':{indent}}{numbers}", "muted"),)
+        yield (PaintedText(f"{'zone':{indent}}{numbers}", "muted"),)
         for function in self._connections.functions:
             owners = self._owners(function)
             filling = self._owner_width() - len(owners) + 1
             yield (
-                Span(f"{self._zone_of(function):{self._zone}}", "muted"),
-                Span(f"{function.label:{self._label}} "),
+                PaintedText(f"{self._zone_of(function):{self._zone}}", "muted"),
+                PaintedText(f"{function.label:{self._label}} "),
                 *owners,
-                Span(" " * filling),
+                PaintedText(" " * filling),
                 *(self._cell(function, other, cell) for other in columns),
             )
 
-    def _cell(self, one: Function, other: Function, width: int) -> Span:
+    def _cell(self, one: Function, other: Function, width: int) -> PaintedText:
         word = self._connections.word(one, other)
-        return Span(f"{word:{width}}", _PAINTS.get(word, ""), bold=word in ("PIX", "PXB"))
+        return PaintedText(f"{word:{width}}", _PAINTS.get(word, ""), bold=word in ("PIX", "PXB"))
 
     def _owner_width(self) -> int:
         return max(len(self._owners(function)) for function in self._connections.functions)
 
-    def _owners(self, function: Function) -> list[Span]:
+    def _owners(self, function: Function) -> list[PaintedText]:
         """Return the letters of the pods that have devices of a function."""
-        spans = [Span(self._picture.pods[owner].letter, f"p{owner}") for owner in function.owners()]
+        spans = [
+            PaintedText(self._picture.pods[owner].letter, f"p{owner}")
+            for owner in function.owners()
+        ]
         free = any(device.is_free for device in function.devices)
-        mark = Span(self._glyphs.free, "muted") if free else Span("!", "broken")
+        mark = PaintedText(self._glyphs.free, "muted") if free else PaintedText("!", "broken")
         return spans if spans and not free else [*spans, mark]
 
     def _zone_of(self, function: Function) -> str:

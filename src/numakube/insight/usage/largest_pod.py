@@ -28,7 +28,7 @@ _NEXT_TO_NOTHING: Final = {CPU: 1, MEMORY: 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """A request that fits into one zone: whole CPUs, bytes, devices."""
 
     cpus: int = 0
@@ -52,10 +52,10 @@ class Shape:
         return " + ".join(parts)
 
 
-NOTHING: Final = Shape()
+NOTHING: Final = PodShape()
 
 
-def largest_shape(free: Amounts, cpus: int, ratio: int) -> Shape:
+def largest_shape(free: Amounts, cpus: int, ratio: int) -> PodShape:
     """Return the most CPUs that have their proportion of memory beside them, and that memory.
 
     Args:
@@ -64,15 +64,17 @@ def largest_shape(free: Amounts, cpus: int, ratio: int) -> Shape:
         ratio: the zone's `proportion`.
     """
     count = min(cpus, free.get(MEMORY, 0) // ratio) if ratio else cpus
-    return Shape(count, count * ratio) if count > 0 else NOTHING
+    return PodShape(count, count * ratio) if count > 0 else NOTHING
 
 
-def largest_with_devices(allocatable: Amounts, free: Amounts, base: Shape, resource: str) -> Shape:
+def largest_with_devices(
+    allocatable: Amounts, free: Amounts, base: PodShape, resource: str
+) -> PodShape:
     """Return *base*, a zone's largest shape, with as many devices as its CPUs could take."""
     devices = min(free.get(resource, 0), devices_for(base.cpus, allocatable, resource))
     if devices <= 0:
         return NOTHING
-    return Shape(base.cpus, base.memory_bytes, {resource: devices})
+    return PodShape(base.cpus, base.memory_bytes, {resource: devices})
 
 
 def parse_shape(text: str) -> Amounts:

@@ -90,11 +90,11 @@ class PodUsage:
 
 def pod_usages(facts: ClusterFacts, pods: Iterable[Pod]) -> Iterator[PodUsage]:
     """Yield the usage of each of *pods*."""
-    reader = _Reader(facts)
+    reader = _PodReader(facts)
     return (reader.usage(pod) for pod in pods)
 
 
-class _Reader:
+class _PodReader:
     """Looks pods up, and remembers what many of them have in common."""
 
     def __init__(self, facts: ClusterFacts) -> None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numakube.insight.usage.close_pairs import ClosePairs
-    from numakube.insight.usage.largest_pod import Shape
+    from numakube.insight.usage.largest_pod import PodShape
     from numakube.insight.usage.namespace_usage import NamespaceUsage
     from numakube.insight.usage.pod_alignment import PodUsage
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage
@@ -147,7 +147,7 @@ def _fits(usage: NodeUsage, *, counts_fits: bool) -> dict[str, int | None]:
     return {"fits": usage.fits} if counts_fits else {}
 
 
-def _shape(shape: Shape) -> dict[str, int]:
+def _shape(shape: PodShape) -> dict[str, int]:
     return {"cpus": shape.cpus, "memory": shape.memory_bytes, **shape.devices}
 
 

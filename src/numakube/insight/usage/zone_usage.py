@@ -18,7 +18,7 @@ from numakube.insight.scheduler_holdings import allotted_view
 from numakube.insight.usage.close_pairs import added_pairs, close_pairs
 from numakube.insight.usage.largest_pod import (
     NOTHING,
-    Shape,
+    PodShape,
     largest_shape,
     largest_with_devices,
 )
@@ -63,8 +63,8 @@ class ZoneUsage:
     within: tuple[str, ...] = ()
     cpus: int = 0
     stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
-    largest: Shape = NOTHING
-    with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
+    largest: PodShape = NOTHING
+    with_devices: Mapping[str, PodShape] = field(default_factory=lambda: MappingProxyType({}))
     pairs: tuple[ClosePairs, ...] = ()
 
     @property
@@ -105,9 +105,9 @@ class NodeUsage:
     allocatable: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
     free: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
     stranded: Amounts = field(default_factory=lambda: _NO_AMOUNTS)
-    largest: Shape = NOTHING
+    largest: PodShape = NOTHING
     largest_on: str = ""
-    with_devices: Mapping[str, Shape] = field(default_factory=lambda: MappingProxyType({}))
+    with_devices: Mapping[str, PodShape] = field(default_factory=lambda: MappingProxyType({}))
     fragmentation: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     fits: int | None = 0
     pairs: tuple[ClosePairs, ...] = ()
@@ -344,9 +344,9 @@ def _mean_fragmentation(nodes: Sequence[NodeUsage], free: Amounts) -> dict[str, 
     return {resource: total / free[resource] for resource, total in sums.items() if free[resource]}
 
 
-def _best_by_resource(shapes: Iterable[Mapping[str, Shape]]) -> dict[str, Shape]:
+def _best_by_resource(shapes: Iterable[Mapping[str, PodShape]]) -> dict[str, PodShape]:
     """Return by resource the shape with most devices, then most CPUs."""
-    best: dict[str, Shape] = {}
+    best: dict[str, PodShape] = {}
     for by_resource in shapes:
         for resource, shape in by_resource.items():
             known = best.get(resource, NOTHING)
@@ -356,7 +356,7 @@ def _best_by_resource(shapes: Iterable[Mapping[str, Shape]]) -> dict[str, Shape]
     return best
 
 
-def _size(shape: Shape) -> tuple[int, int]:
+def _size(shape: PodShape) -> tuple[int, int]:
     return shape.cpus, shape.memory_bytes
 
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final
 
 from numakube.kubelet.admission_outcome import NO_ANSWER
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.values.display import amount_text
 
 
@@ -52,9 +52,9 @@ class Kind(StrEnum):
 
 _SUBJECTS: Final = {
     None: "pod",
-    Role.APP: "container",
-    Role.INIT: "init container",
-    Role.SIDECAR: "sidecar container",
+    ContainerRole.APP: "container",
+    ContainerRole.INIT: "init container",
+    ContainerRole.SIDECAR: "sidecar container",
 }
 
 
@@ -79,7 +79,7 @@ class AlignmentRefusal:
 
     kind: Kind
     container: str = ""
-    role: Role | None = None
+    role: ContainerRole | None = None
     one_of_several: bool = False
     resource: str = ""
     zones: tuple[int, ...] = ()

@@ -76,7 +76,7 @@ class TypicalPodArgs(Wire, frozen=True):
     weight: int = 1
 
 
-class ScoringStrategy(Wire, frozen=True):
+class ZoneScoringStrategy(Wire, frozen=True):
     """How upstream mode rates nodes; native mode has one more type, and ``typical_pods`` for it."""
 
     type: str = ""
@@ -107,7 +107,7 @@ class NativeArgs(Wire, frozen=True):
 class NodeResourceTopologyMatchArgs(Wire, frozen=True):
     """The ``args`` of the plugin as they stand in a KubeSchedulerConfiguration."""
 
-    scoring_strategy: ScoringStrategy = ScoringStrategy(
+    scoring_strategy: ZoneScoringStrategy = ZoneScoringStrategy(
         type="LeastAllocated", resources=_CPU_AND_MEMORY
     )
     cache_resync_period_seconds: int = 0
@@ -302,13 +302,13 @@ def _notes(args: NodeResourceTopologyMatchArgs) -> "Iterator[str]":
             yield f"scoringStrategy.resources: {resource.name}: a negative weight counts as 1"
 
 
-def _weights(strategy: ScoringStrategy) -> dict[str, int]:
+def _weights(strategy: ZoneScoringStrategy) -> dict[str, int]:
     return {
         resource.name: max(1, resource.weight) for resource in strategy.resources or _CPU_AND_MEMORY
     }
 
 
-def _typical(strategy: ScoringStrategy) -> TypicalPods | None:
+def _typical(strategy: ZoneScoringStrategy) -> TypicalPods | None:
     if strategy.type != LEAST_FRAGMENTATION:
         return None
     return TypicalPods.weighted(

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.arrays import IntArray, Mask, Ratings, Rows
     from numakube.scheduling.framework.cluster_events import ClusterEvent
     from numakube.scheduling.framework.cycle_state import CycleState
-    from numakube.scheduling.plugins.plugin_arguments import ResourceSpec
+    from numakube.scheduling.plugins.plugin_arguments import WeightedResource
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.node_resources import ResourceTable
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -162,7 +162,7 @@ _FULL: Final = 100
 class AllocationScorer(ABC):
     """Rates nodes; subclasses say what one resource is worth."""
 
-    def __init__(self, resources: Sequence[ResourceSpec]) -> None:
+    def __init__(self, resources: Sequence[WeightedResource]) -> None:
         self.weights = tuple(resource.weight for resource in resources)
 
     @abstractmethod
@@ -255,7 +255,7 @@ class RequestedToCapacityRatio(AllocationScorer):
     """A broken line from the used share to the score; resources that score nothing do not count."""
 
     def __init__(
-        self, resources: Sequence[ResourceSpec], shape: Sequence[UtilizationShapePoint]
+        self, resources: Sequence[WeightedResource], shape: Sequence[UtilizationShapePoint]
     ) -> None:
         super().__init__(resources)
         factor = MAX_NODE_SCORE // _MAX_SHAPE_SCORE

@@ -32,14 +32,14 @@ _MAX_WEIGHT: Final = 100
 _MAX_SHAPE_SCORE: Final = 10
 
 
-class ResourceSpec(Wire, frozen=True):
+class WeightedResource(Wire, frozen=True):
     """A resource and how much it counts."""
 
     name: str
     weight: int = 1
 
 
-DEFAULT_RESOURCES: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
+DEFAULT_RESOURCES: Final = (WeightedResource(name=CPU), WeightedResource(name=MEMORY))
 
 
 class UtilizationShapePoint(Wire, frozen=True):
@@ -66,7 +66,7 @@ class ScoringStrategy(Wire, frozen=True):
     """How nodes are rated by what is free on them."""
 
     type: str = ""
-    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+    resources: tuple[WeightedResource, ...] = DEFAULT_RESOURCES
     requested_to_capacity_ratio: RequestedToCapacityRatioParam | None = None
 
 
@@ -81,7 +81,7 @@ class NodeResourcesFitArgs(Wire, frozen=True):
 class NodeResourcesBalancedAllocationArgs(Wire, frozen=True):
     """Arguments of NodeResourcesBalancedAllocation."""
 
-    resources: tuple[ResourceSpec, ...] = DEFAULT_RESOURCES
+    resources: tuple[WeightedResource, ...] = DEFAULT_RESOURCES
 
 
 class NodeAffinityArgs(Wire, frozen=True):
@@ -166,9 +166,9 @@ def _defaulted(args: T) -> T:
             return args
 
 
-def _resources(resources: tuple[ResourceSpec, ...]) -> tuple[ResourceSpec, ...]:
+def _resources(resources: tuple[WeightedResource, ...]) -> tuple[WeightedResource, ...]:
     weighted = (
-        ResourceSpec(name=resource.name, weight=resource.weight or 1) for resource in resources
+        WeightedResource(name=resource.name, weight=resource.weight or 1) for resource in resources
     )
     return tuple(weighted) or DEFAULT_RESOURCES
 

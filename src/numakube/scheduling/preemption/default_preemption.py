@@ -14,9 +14,9 @@ from numakube.scheduling.framework.status import SUCCESS, Code, Status, failure,
 from numakube.scheduling.preemption.victims import (
     NO_VICTIMS,
     Bounds,
+    ChosenVictims,
     EvictionTrial,
     KnowsPlaces,
-    Victims,
     budgets_of,
     find_victims,
 )
@@ -63,7 +63,7 @@ class _EvictionCandidate:
     """A node on which room can be made."""
 
     node: str
-    victims: Victims
+    victims: ChosenVictims
 
 
 class DefaultPreemption(PostFilter):
@@ -193,14 +193,14 @@ class _EvictionSearch:
             else:
                 yield bound, node
 
-    def _victims_on(self, node: NodeInfo) -> Victims | None:
+    def _victims_on(self, node: NodeInfo) -> ChosenVictims | None:
         nominated = self._nominations.before(self._pod, node.name)
 
         def trial() -> EvictionTrial:
             return EvictionTrial(self._runtime, self._state, self._pod, node, nominated=nominated)
 
         found = find_victims(self._pod, node, self._budgets, trial)
-        if isinstance(found, Victims) and found.pods:
+        if isinstance(found, ChosenVictims) and found.pods:
             return found
         if isinstance(found, Status):
             self._reasons.update(found.reasons)

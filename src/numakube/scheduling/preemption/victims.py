@@ -217,7 +217,7 @@ class KnowsPlaces(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Victims:
+class ChosenVictims:
     """The pods to evict, the most important first; none if the pod fits as it is."""
 
     pods: tuple[PodInfo, ...]
@@ -258,7 +258,7 @@ def by_importance(pod: PodInfo) -> tuple[int, str]:
 
 def find_victims(
     pod: PodInfo, node: NodeInfo, budgets: Sequence[Budget], trial: Callable[[], EvictionTrial]
-) -> Victims | Status:
+) -> ChosenVictims | Status:
     """Return the pods to evict from *node* for *pod*, or why evicting does not help.
 
     Args:
@@ -276,7 +276,7 @@ def find_victims(
         return best
     for pool in _pools(node, lower):
         found = _spare_most(trial(), pool, budgets)
-        if isinstance(found, Victims) and found.cost < best.cost:
+        if isinstance(found, ChosenVictims) and found.cost < best.cost:
             best = found
     return best
 
@@ -317,7 +317,7 @@ def _places(node: NodeInfo, pods: Sequence[PodInfo]) -> dict[str, frozenset[int]
 
 def _spare_most(
     trial: EvictionTrial, pods: Sequence[PodInfo], budgets: Sequence[Budget]
-) -> Victims | Status:
+) -> ChosenVictims | Status:
     """Remove all of *pods* and put back those that can stay."""
     trial.remove(pods)
     status = trial.verdict()
@@ -327,7 +327,7 @@ def _spare_most(
     unspared = [pod for pod in violating if not _is_spared(trial, pod)]
     violations = len(unspared)
     unspared += [pod for pod in others if not _is_spared(trial, pod)]
-    return Victims(tuple(sorted(unspared, key=by_importance)), violations)
+    return ChosenVictims(tuple(sorted(unspared, key=by_importance)), violations)
 
 
 def _is_spared(trial: EvictionTrial, pod: PodInfo) -> bool:

@@ -22,7 +22,7 @@ from numakube.api.strictness import strictness_of
 from numakube.kubelet.admission_outcome import Admitted, Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Machine
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import MAX_NODE_SCORE
 from numakube.scheduling.numa.alignment_refusal import (
@@ -101,7 +101,7 @@ def test_what_counts_cannot_see_the_model_refuses() -> None:
     assert status.message == "kubelet would refuse container (SMTAlignmentError)"
     assert isinstance(status.detail, AlignmentRefusalGroup)
     refusal = status.detail.closest
-    assert (refusal.container, refusal.role) == ("main", Role.APP)
+    assert (refusal.container, refusal.role) == ("main", ContainerRole.APP)
     assert "not enough free physical CPUs" in refusal.detail
 
 
@@ -188,7 +188,7 @@ def test_a_refusal_names_the_resource_of_which_the_largest_part_is_lacking(
     answer = ask_model(PodInfo(plain_pod("p", cpu, memory)), model)
     assert isinstance(answer, AlignmentRefusal)
     assert (answer.resource, answer.zones, answer.wanted, answer.free) == short
-    assert (answer.role, answer.one_of_several) == (Role.APP, False)
+    assert (answer.role, answer.one_of_several) == (ContainerRole.APP, False)
 
 
 # ------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Hold(Wire, frozen=True):
     seconds: float
 
 
-class PodSet(Wire, frozen=True):
+class AskedPodSet(Wire, frozen=True):
     """A number of equal pods."""
 
     pod: Pod
@@ -68,7 +68,7 @@ class FitQuestion(Wire, frozen=True):
     pods: tuple[Pod, ...] = ()
     pod: Pod | None = None
     count: int = 1
-    pod_sets: tuple[PodSet, ...] = ()
+    pod_sets: tuple[AskedPodSet, ...] = ()
     nodes: tuple[str | NewNodes, ...] = ()
     gang: bool = False
     preemption: bool = False

@@ -36,7 +36,7 @@ class PodSet(Wire, frozen=True):
     count: int = 1
 
 
-class WorkloadSpec(Wire, frozen=True):
+class QueuedWorkloadSpec(Wire, frozen=True):
     """What waits."""
 
     pod_sets: tuple[PodSet, ...] = ()
@@ -78,7 +78,7 @@ class CheckState(Wire, frozen=True):
     pod_set_updates: tuple[PodSetUpdate, ...] = ()
 
 
-class WorkloadStatus(Wire, frozen=True):
+class QueuedWorkloadStatus(Wire, frozen=True):
     """How far a workload is."""
 
     conditions: tuple[KueueCondition, ...] = ()
@@ -86,12 +86,12 @@ class WorkloadStatus(Wire, frozen=True):
     admission_checks: tuple[CheckState, ...] = ()
 
 
-class Workload(Wire, frozen=True):
+class QueuedWorkload(Wire, frozen=True):
     """A job in a queue."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadSpec = WorkloadSpec()
-    status: WorkloadStatus = WorkloadStatus()
+    spec: QueuedWorkloadSpec = QueuedWorkloadSpec()
+    status: QueuedWorkloadStatus = QueuedWorkloadStatus()
 
     def condition(self, type_: str) -> KueueCondition | None:
         """Return the condition of that type if it is true."""

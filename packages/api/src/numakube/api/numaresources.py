@@ -42,7 +42,7 @@ class RelatedObject(Wire, frozen=True):
     namespace: str = ""
 
 
-class Condition(Wire, frozen=True):
+class OperatorCondition(Wire, frozen=True):
     """One aspect of an object's state."""
 
     type: str
@@ -117,7 +117,7 @@ class OperatorStatus(Wire, frozen=True):
     daemonsets: tuple[NamespacedName, ...] = ()
     machineconfigpools: tuple[PoolStatus, ...] = ()
     node_groups: tuple[NodeGroupStatus, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[OperatorCondition, ...] = ()
     related_objects: tuple[RelatedObject, ...] = ()
 
 
@@ -138,7 +138,7 @@ class ScoredResource(Wire, frozen=True):
     weight: int = 0
 
 
-class ScoringStrategy(Wire, frozen=True):
+class ScoringStrategySpec(Wire, frozen=True):
     """How nodes that fit are ranked."""
 
     type: str = ""
@@ -161,7 +161,7 @@ class RebalancerSpec(Wire, frozen=True):
     dry_run: bool = False
 
 
-class AdmissionCheckSpec(Wire, frozen=True):
+class AdmissionCheckFields(Wire, frozen=True):
     """An admission check beside the scheduler; ``None`` leaves it to the default."""
 
     replicas: int | None = None
@@ -184,13 +184,13 @@ class SchedulerSpec(Wire, frozen=True):
     cache_resync_debug: str | None = None
     scheduler_informer: str | None = None
     cache_resync_detection: str | None = None
-    scoring_strategy: ScoringStrategy | None = None
+    scoring_strategy: ScoringStrategySpec | None = None
     preemption_mode: str | None = None
     replicas: int | None = None
     profiles: tuple[SchedulerProfile, ...] = ()
     extender: ExtenderSpec | None = None
     rebalancer: RebalancerSpec | None = None
-    admission_check: AdmissionCheckSpec | None = None
+    admission_check: AdmissionCheckFields | None = None
 
 
 class SchedulerStatus(Wire, frozen=True):
@@ -199,7 +199,7 @@ class SchedulerStatus(Wire, frozen=True):
     deployment: NamespacedName = NamespacedName()
     scheduler_name: str = ""
     cache_resync_period: DurationText | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[OperatorCondition, ...] = ()
     related_objects: tuple[RelatedObject, ...] = ()
 
 

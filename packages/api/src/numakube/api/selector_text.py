@@ -48,7 +48,7 @@ def parse_label_selector(text: str) -> Selector:
         InvalidValue: with kube-apiserver's message.
     """
     try:
-        return Selector(tuple(_Parser(text).requirements()))
+        return Selector(tuple(_SelectorParser(text).requirements()))
     except _Malformed as error:
         raise InvalidValue(str(error)) from None
 
@@ -71,7 +71,7 @@ def _requirement_text(requirement: Requirement) -> str:
             return f"{key}{_WRITTEN[operator]}{values}"
 
 
-class _Parser:
+class _SelectorParser:
     def __init__(self, text: str) -> None:
         self._lexemes: list[str] = [symbol or word for symbol, word in _LEXEME.findall(text)] + [
             END

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.cel.cel_errors import EvaluationError, Issue
 from numakube.cel.costs import PATTERN_FUNCTIONS
-from numakube.cel.string_functions import Clause, compiled, compiled_size, template_pieces
+from numakube.cel.string_functions import PrintedArgument, compiled, compiled_size, template_pieces
 from numakube.cel.syntax import (
-    Call,
     Expr,
     Fold,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -99,7 +99,7 @@ class Checker:
                 return self._ident(expr)
             case Select():
                 return self._select(expr)
-            case Call():
+            case FunctionCall():
                 return self._call(expr)
             case ListLiteral():
                 return self._list(expr)
@@ -158,7 +158,7 @@ class Checker:
             self._issue(offset, f"type '{kind}' does not support field selection")
         return DYN
 
-    def _call(self, expr: Call) -> CelType:
+    def _call(self, expr: FunctionCall) -> CelType:
         if expr.function == "_?._":
             operand, field = expr.args
             name = field.value if isinstance(field, Literal) else ""
@@ -168,13 +168,13 @@ class Checker:
             return self._logical(expr, args)
         return self._resolved_call(expr, args)
 
-    def _logical(self, expr: Call, args: list[CelType]) -> CelType:
+    def _logical(self, expr: FunctionCall, args: list[CelType]) -> CelType:
         for arg, kind in zip(expr.args, args, strict=True):
             if not self._bindings.fits([kind], [BOOL]):
                 self._mismatch(arg.offset, BOOL, kind)
         return BOOL
 
-    def _resolved_call(self, expr: Call, args: list[CelType]) -> CelType:
+    def _resolved_call(self, expr: FunctionCall, args: list[CelType]) -> CelType:
         function, member = expr.function, expr.target is not None
         if expr.target is not None:
             prefix = qualified_name(expr.target)
@@ -189,7 +189,7 @@ class Checker:
         return self._overload(expr, function, [o for o in overloads if o.member == member], args)
 
     def _overload(
-        self, expr: Call, function: str, overloads: Sequence[Overload], args: list[CelType]
+        self, expr: FunctionCall, function: str, overloads: Sequence[Overload], args: list[CelType]
     ) -> CelType:
         matching: list[Overload] = []
         result: CelType | None = None
@@ -339,7 +339,7 @@ def _too_large(tree: Expr) -> Issue | None:
     while rest:
         node = rest.pop()
         rest.extend(reversed(children(node)))
-        if isinstance(node, Call) and node.function in PATTERN_FUNCTIONS:
+        if isinstance(node, FunctionCall) and node.function in PATTERN_FUNCTIONS:
             pattern = next(iter(node.args[node.target is None :]), None)
             if isinstance(pattern, Literal) and isinstance(pattern.value, str):
                 left -= compiled_size(pattern.value)
@@ -349,7 +349,7 @@ def _too_large(tree: Expr) -> Issue | None:
 
 
 def _issues(tree: Expr, checker: Checker, *, mixed: bool) -> Iterator[Issue]:
-    if isinstance(tree, Call):
+    if isinstance(tree, FunctionCall):
         yield from _argument_issues(tree)
         yield from _template_issues(tree, checker)
         mixed = mixed or tree.function == _MIXED_ALLOWED
@@ -362,7 +362,7 @@ def _issues(tree: Expr, checker: Checker, *, mixed: bool) -> Iterator[Issue]:
         yield from _issues(child, checker, mixed=mixed)
 
 
-def _argument_issues(call: Call) -> Iterator[Issue]:
+def _argument_issues(call: FunctionCall) -> Iterator[Issue]:
     if call.function not in _CHECKED:
         return
     index, check = _CHECKED[call.function]
@@ -375,7 +375,7 @@ def _argument_issues(call: Call) -> Iterator[Issue]:
         yield Issue(argument.offset, f"invalid {call.function} argument")
 
 
-def _template_issues(call: Call, checker: Checker) -> Iterator[Issue]:
+def _template_issues(call: FunctionCall, checker: Checker) -> Iterator[Issue]:
     """Yield what is wrong with a constant template whose arguments are written beside it."""
     template, args = call.target, call.args[0] if call.args else None
     if call.function != _MIXED_ALLOWED or not isinstance(args, ListLiteral):
@@ -385,7 +385,7 @@ def _template_issues(call: Call, checker: Checker) -> Iterator[Issue]:
     used = 0
     try:
         for piece in template_pieces(template.value, len(args.items)):
-            if isinstance(piece, Clause):
+            if isinstance(piece, PrintedArgument):
                 yield from _clause_issues(piece, args.items[used], checker)
                 used += 1
     except EvaluationError as error:
@@ -398,7 +398,7 @@ def _template_issues(call: Call, checker: Checker) -> Iterator[Issue]:
         yield Issue(call.offset, problem)
 
 
-def _clause_issues(clause: Clause, arg: Expr, checker: Checker) -> Iterator[Issue]:
+def _clause_issues(clause: PrintedArgument, arg: Expr, checker: Checker) -> Iterator[Issue]:
     kind = checker.checked_type(arg)
     if kind.name == "dyn":
         return

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from numakube.cel.cel_errors import CostLimitExceeded, EvaluationError, TimeLimitExceeded
 from numakube.cel.function_table import MAX_RANGE
 from numakube.cel.kubernetes_types import NamedFormat, Network
-from numakube.cel.string_functions import Clause, compiled_size, repeats_of, template_pieces
+from numakube.cel.string_functions import (
+    PrintedArgument,
+    compiled_size,
+    repeats_of,
+    template_pieces,
+)
 from numakube.cel.values import CelValue, Growing, Optional
 
 if TYPE_CHECKING:
@@ -362,7 +367,7 @@ def _formatted(args: Sequence[Any], most: int) -> int:
     precise = 0
     try:
         for piece in template_pieces(template, len(items)):
-            if isinstance(piece, Clause):
+            if isinstance(piece, PrintedArgument):
                 precise += _LONGEST_NUMBER + (piece.precision or 0)
     except EvaluationError:
         return len(template)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.cel.cel_errors import CompileError, Issue
 from numakube.cel.syntax import (
     ACCUMULATOR,
-    Call,
     Expr,
     Fold,
+    FunctionCall,
     Ident,
     ListLiteral,
     Literal,
@@ -208,20 +208,25 @@ def _bind(offset: int, name: str, value: Expr, body: Expr) -> Fold:
 
 def _all(offset: int, body: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     so_far = Ident(offset, ACCUMULATOR)
-    go_on = Call(offset, "@not_strictly_false", (so_far,))
-    return Literal(offset, True), go_on, Call(offset, "_&&_", (so_far, body)), so_far
+    go_on = FunctionCall(offset, "@not_strictly_false", (so_far,))
+    return Literal(offset, True), go_on, FunctionCall(offset, "_&&_", (so_far, body)), so_far
 
 
 def _exists(offset: int, body: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     so_far = Ident(offset, ACCUMULATOR)
-    go_on = Call(offset, "@not_strictly_false", (Call(offset, "!_", (so_far,)),))
-    return Literal(offset, False), go_on, Call(offset, "_||_", (so_far, body)), so_far
+    go_on = FunctionCall(offset, "@not_strictly_false", (FunctionCall(offset, "!_", (so_far,)),))
+    return Literal(offset, False), go_on, FunctionCall(offset, "_||_", (so_far, body)), so_far
 
 
 def _exists_one(offset: int, body: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     so_far, one = Ident(offset, ACCUMULATOR), Literal(offset, 1)
-    step = Call(offset, "_?_:_", (body, Call(offset, "_+_", (so_far, one)), so_far))
-    return Literal(offset, 0), Literal(offset, True), step, Call(offset, "_==_", (so_far, one))
+    step = FunctionCall(offset, "_?_:_", (body, FunctionCall(offset, "_+_", (so_far, one)), so_far))
+    return (
+        Literal(offset, 0),
+        Literal(offset, True),
+        step,
+        FunctionCall(offset, "_==_", (so_far, one)),
+    )
 
 
 def _collect(
@@ -229,12 +234,12 @@ def _collect(
 ) -> tuple[Expr, Expr, Expr, Expr]:
     so_far = Ident(offset, ACCUMULATOR)
     if condition is not None:
-        step = Call(offset, "_?_:_", (condition, step, so_far))
+        step = FunctionCall(offset, "_?_:_", (condition, step, so_far))
     return start, Literal(offset, True), step, so_far
 
 
 def _appended(offset: int, item: Expr) -> Expr:
-    return Call(offset, "_+_", (Ident(offset, ACCUMULATOR), ListLiteral(offset, (item,))))
+    return FunctionCall(offset, "_+_", (Ident(offset, ACCUMULATOR), ListLiteral(offset, (item,))))
 
 
 def _one_variable(
@@ -283,7 +288,7 @@ def _transform_map(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
     first, second = _names(args[0], args[1])
     condition = args[2] if len(args) == 4 else None
     inserted = (Ident(offset, ACCUMULATOR), Ident(offset, first), args[-1])
-    step = Call(offset, "cel.@mapInsert", inserted)
+    step = FunctionCall(offset, "cel.@mapInsert", inserted)
     parts = _collect(offset, MapLiteral(offset, ()), step, condition)
     return Fold(offset, target, first, second, ACCUMULATOR, *parts)
 
@@ -291,7 +296,7 @@ def _transform_map(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
 def _transform_entry(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
     first, second = _names(args[0], args[1])
     condition = args[2] if len(args) == 4 else None
-    step = Call(offset, "cel.@mapInsert", (Ident(offset, ACCUMULATOR), args[-1]))
+    step = FunctionCall(offset, "cel.@mapInsert", (Ident(offset, ACCUMULATOR), args[-1]))
     parts = _collect(offset, MapLiteral(offset, ()), step, condition)
     return Fold(offset, target, first, second, ACCUMULATOR, *parts)
 
@@ -302,11 +307,15 @@ def _sort_by(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
         raise MacroError(target.offset, message)
     items = Ident(offset, _SORTED)
     keys = _map(offset, items, args)
-    return _bind(offset, _SORTED, target, Call(offset, "@sortByAssociatedKeys", (keys,), items))
+    return _bind(
+        offset, _SORTED, target, FunctionCall(offset, "@sortByAssociatedKeys", (keys,), items)
+    )
 
 
 def _opt_map(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
-    return _if_present(offset, target, args, lambda value: Call(offset, "optional.of", (value,)))
+    return _if_present(
+        offset, target, args, lambda value: FunctionCall(offset, "optional.of", (value,))
+    )
 
 
 def _opt_flat_map(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
@@ -316,9 +325,11 @@ def _opt_flat_map(offset: int, target: Expr, args: tuple[Expr, ...]) -> Expr:
 def _if_present(
     offset: int, target: Expr, args: tuple[Expr, ...], then: Callable[[Expr], Expr]
 ) -> Expr:
-    bound = _bind(offset, _name(args[0]), Call(offset, "value", (), target), args[1])
-    present = Call(offset, "hasValue", (), target)
-    return Call(offset, "_?_:_", (present, then(bound), Call(offset, "optional.none", ())))
+    bound = _bind(offset, _name(args[0]), FunctionCall(offset, "value", (), target), args[1])
+    present = FunctionCall(offset, "hasValue", (), target)
+    return FunctionCall(
+        offset, "_?_:_", (present, then(bound), FunctionCall(offset, "optional.none", ()))
+    )
 
 
 _MACROS: Final[dict[tuple[str, int], Callable[[int, Expr, tuple[Expr, ...]], Expr]]] = {
@@ -437,7 +448,7 @@ class _Parser:
         if question := self._accept("?"):
             yes = self._binary(self._and, ("||",))
             self._expect(":")
-            condition = Call(question.offset, "_?_:_", (condition, yes, self.expression()))
+            condition = FunctionCall(question.offset, "_?_:_", (condition, yes, self.expression()))
         self._depth -= 1
         return condition
 
@@ -475,13 +486,13 @@ class _Parser:
     def _signed(self) -> Expr:
         token = self.here
         if self._accept("!"):
-            return Call(token.offset, "!_", (self._unary(),))
+            return FunctionCall(token.offset, "!_", (self._unary(),))
         if self._accept("-"):
             number = self.here.value
             if isinstance(number, int | float) and not isinstance(number, bool):
                 self._take()
                 return self._member(Literal(token.offset, -number))
-            return Call(token.offset, "-_", (self._unary(),))
+            return FunctionCall(token.offset, "-_", (self._unary(),))
         return self._member(self._primary())
 
     def _member(self, operand: Expr) -> Expr:
@@ -490,7 +501,7 @@ class _Parser:
                 operand = self._selected(operand, dot)
             elif bracket := self._accept("["):
                 name = "_[?_]" if self._accept("?") else "_[_]"
-                operand = Call(bracket.offset, name, (operand, self.expression()))
+                operand = FunctionCall(bracket.offset, name, (operand, self.expression()))
                 self._expect("]")
             else:
                 return self._checked_literal(operand)
@@ -509,13 +520,13 @@ class _Parser:
             self.refuse(f"no viable alternative at input '.{self.here.text}'")
         name = self._take()
         if maybe:
-            return Call(dot.offset, "_?._", (operand, Literal(name.offset, name.text)))
+            return FunctionCall(dot.offset, "_?._", (operand, Literal(name.offset, name.text)))
         opening = self._accept("(")
         if not opening:
             return Select(dot.offset, operand, name.text)
         args = self._arguments(")")
         expanded = self._macro(lambda: expand(opening.offset, name.text, operand, args))
-        return expanded or Call(opening.offset, name.text, args, operand)
+        return expanded or FunctionCall(opening.offset, name.text, args, operand)
 
     def _macro(self, make: Callable[[], Expr | None]) -> Expr | None:
         try:
@@ -570,7 +581,7 @@ class _Parser:
         expanded = None
         if name.text == "has":
             expanded = self._macro(lambda: expand_has(opening.offset, args))
-        return expanded or Call(opening.offset, name.text, args)
+        return expanded or FunctionCall(opening.offset, name.text, args)
 
     def _list(self, opening: Token) -> Expr:
         items: list[Expr] = []
@@ -599,8 +610,8 @@ class _Parser:
         return MapLiteral(opening.offset, tuple(entries), frozenset(optional))
 
 
-def _joined(offset: int, name: str, left: Expr, right: Expr) -> Call:
+def _joined(offset: int, name: str, left: Expr, right: Expr) -> FunctionCall:
     """Return the operator over both; a chain of ``&&`` or ``||`` is one call."""
-    if name in ("_&&_", "_||_") and isinstance(left, Call) and left.function == name:
-        return Call(left.offset, name, (*left.args, right))
-    return Call(offset, name, (left, right))
+    if name in ("_&&_", "_||_") and isinstance(left, FunctionCall) and left.function == name:
+        return FunctionCall(left.offset, name, (*left.args, right))
+    return FunctionCall(offset, name, (left, right))

@@ -22,7 +22,16 @@ from numakube.cel.costs import (
     work_of,
 )
 from numakube.cel.function_table import CONVERSIONS, LAZY, function_of
-from numakube.cel.syntax import Call, Expr, Fold, Ident, ListLiteral, Literal, MapLiteral, Select
+from numakube.cel.syntax import (
+    Expr,
+    Fold,
+    FunctionCall,
+    Ident,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Select,
+)
 from numakube.cel.values import (
     NONE,
     CelValue,
@@ -131,12 +140,12 @@ class _Qualifier:
 
     def charge(self, frame: Frame) -> None:
         # An attribute as index has charged for itself.
-        if not isinstance(self.key, Attribute):
+        if not isinstance(self.key, AttributePath):
             frame.charge(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributePath:
     """A name, or the value of an expression, with the path behind it."""
 
     base: Callable[[Frame], CelValue]
@@ -144,20 +153,20 @@ class Attribute:
     path: tuple[_Qualifier, ...] = field(default=())
 
     @classmethod
-    def of_name(cls, name: str) -> Attribute:
+    def of_name(cls, name: str) -> AttributePath:
         """Return the variable *name*."""
         return cls(lambda frame: frame.lookup(name))
 
     @classmethod
-    def over(cls, step: Step) -> Attribute:
+    def over(cls, step: Step) -> AttributePath:
         """Return *step* as something that a path can be added to."""
-        return step if isinstance(step, Attribute) else cls(step)
+        return step if isinstance(step, AttributePath) else cls(step)
 
-    def indexed(self, key: Step, *, maybe: bool = False) -> Attribute:
+    def indexed(self, key: Step, *, maybe: bool = False) -> AttributePath:
         """Return this with ``[key]`` (or ``[?key]``) behind it."""
         return replace(self, path=(*self.path, _Qualifier(key, maybe)))
 
-    def tested(self, name: str) -> Attribute:
+    def tested(self, name: str) -> AttributePath:
         """Return whether this has a field *name*."""
         test = _Qualifier(Constant(name), test=True)
         return replace(self, path=(*self.path, test), cost=self.cost - 1)
@@ -226,7 +235,7 @@ def key_text(key: CelValue) -> str:
     return to_string(key)
 
 
-def conditional(condition: Step, yes: Step, no: Step) -> Attribute:
+def conditional(condition: Step, yes: Step, no: Step) -> AttributePath:
     """Return ``condition ? yes : no``, which costs what the condition and one branch cost."""
 
     def chosen(frame: Frame) -> CelValue:
@@ -234,9 +243,9 @@ def conditional(condition: Step, yes: Step, no: Step) -> Attribute:
         if not isinstance(value, bool):
             raise EvaluationError("no such overload")
         branch = yes if value else no
-        return branch.resolve(frame) if isinstance(branch, Attribute) else branch(frame)
+        return branch.resolve(frame) if isinstance(branch, AttributePath) else branch(frame)
 
-    return Attribute(chosen, cost=0)
+    return AttributePath(chosen, cost=0)
 
 
 LIST_COST: Final = 10
@@ -256,7 +265,7 @@ class Planner:
                 return Constant(expr.value)
             case Ident() | Select():
                 return self._path(expr)
-            case Call():
+            case FunctionCall():
                 return self._call(expr)
             case ListLiteral():
                 return self._list(expr)
@@ -270,11 +279,11 @@ class Planner:
         if reference is not None:
             return Constant(TypeValue(reference))
         if isinstance(expr, Ident):
-            return Attribute.of_name(expr.name)
-        operand = Attribute.over(self.plan(expr.operand))
+            return AttributePath.of_name(expr.name)
+        operand = AttributePath.over(self.plan(expr.operand))
         return operand.tested(expr.field) if expr.test else operand.indexed(Constant(expr.field))
 
-    def _call(self, expr: Call) -> Step:
+    def _call(self, expr: FunctionCall) -> Step:
         function = self._checker.functions.get(id(expr), expr.function)
         own = id(expr) in self._checker.functions or expr.target is None
         args = [self.plan(arg) for arg in ((*expr.args,) if own else (expr.target, *expr.args))]  # type: ignore[arg-type]
@@ -285,11 +294,11 @@ class Planner:
                 return conditional(*args)
             case "_[_]" | "_[?_]" | "_?._":
                 maybe = function != "_[_]"
-                return Attribute.over(args[0]).indexed(args[1], maybe=maybe)
+                return AttributePath.over(args[0]).indexed(args[1], maybe=maybe)
             case _:
                 return self._function(expr, function, args)
 
-    def _function(self, expr: Call, function: str, args: list[Step]) -> Step:
+    def _function(self, expr: FunctionCall, function: str, args: list[Step]) -> Step:
         if function in LAZY:
             return LAZY[function](*args)
         overloads = self._checker.overloads.get(id(expr), ())

@@ -331,7 +331,7 @@ _NOT_FINITE: Final = ("NaN", "Infinity", "-Infinity")
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class PrintedArgument:
     """A place in a template that an argument is printed at."""
 
     letter: str
@@ -347,7 +347,7 @@ def formatted(template: str, args: list[CelValue]) -> str:
     )
 
 
-def template_pieces(template: str, count: int) -> Iterator[str | Clause]:
+def template_pieces(template: str, count: int) -> Iterator[str | PrintedArgument]:
     """Yield the text and the clauses of *template*, for which there are *count* arguments."""
     used = at = 0
     while at < len(template):
@@ -365,7 +365,7 @@ def template_pieces(template: str, count: int) -> Iterator[str | Clause]:
             used += 1
 
 
-def _clause(rest: str, index: int, count: int) -> tuple[Clause, int]:
+def _clause(rest: str, index: int, count: int) -> tuple[PrintedArgument, int]:
     if index >= count:
         raise EvaluationError(f"index {index} out of range")
     if not rest:
@@ -376,10 +376,10 @@ def _clause(rest: str, index: int, count: int) -> tuple[Clause, int]:
         raise EvaluationError(
             f'could not parse formatting clause: unrecognized formatting clause "{letter}"'
         )
-    return Clause(letter, precision), length + 1
+    return PrintedArgument(letter, precision), length + 1
 
 
-def _printed(clause: Clause, value: CelValue) -> str:
+def _printed(clause: PrintedArgument, value: CelValue) -> str:
     try:
         return _CLAUSES[clause.letter](value, clause.precision)
     except EvaluationError as error:

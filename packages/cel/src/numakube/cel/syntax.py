@@ -33,7 +33,7 @@ class Select:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call:
+class FunctionCall:
     """A function, an operator (``_+_``), or a method of *target*.
 
     ``&&`` and ``||`` have as many arguments as are joined by them.
@@ -81,7 +81,7 @@ class Fold:
     result: Expr
 
 
-Expr = Literal | Ident | Select | Call | ListLiteral | MapLiteral | Fold
+Expr = Literal | Ident | Select | FunctionCall | ListLiteral | MapLiteral | Fold
 
 ACCUMULATOR: Final = "@result"
 """The name of the accumulator, which no expression can spell."""
@@ -92,7 +92,7 @@ def children(tree: Expr) -> tuple[Expr, ...]:
     match tree:
         case Select():
             return (tree.operand,)
-        case Call():
+        case FunctionCall():
             return (*((tree.target,) if tree.target else ()), *tree.args)
         case ListLiteral():
             return tree.items

@@ -324,7 +324,7 @@ class Client:
         """Return the resource version of the current state, without its objects."""
         path = resource.collection_path(namespace=namespace)
         response = await self.request(list_request(path, [("limit", "1")]), retry=retry)
-        return codec_of(_Kind).page(response.body, kind=resource.kind).resource_version
+        return codec_of(_KindOfAnswer).page(response.body, kind=resource.kind).resource_version
 
     async def create(
         self,
@@ -448,7 +448,7 @@ class Client:
             ),
         )
         response = await self.request(request)
-        if codec_of(_Kind).one(response.body, kind=resource.kind).kind == "Status":
+        if codec_of(_KindOfAnswer).one(response.body, kind=resource.kind).kind == "Status":
             return None
         return codec_of(resource.object_type).one(response.body, kind=resource.kind)
 
@@ -485,7 +485,7 @@ class Client:
         return (*dry_run_query(dry_run=dry_run), ("fieldManager", manager))
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _KindOfAnswer(msgspec.Struct, frozen=True):
     kind: str = ""
 
 

@@ -52,7 +52,7 @@ class StatusDetails(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     retry_after_seconds: int | None = None
 
 
-class Status(msgspec.Struct, frozen=True, gc=False):
+class ServerStatus(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a request that gives no object."""
 
     kind: str | None = None
@@ -103,7 +103,7 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
 }
 
 _TITLE: Final = re.compile(r"<title>([^<]*)</title>", re.IGNORECASE)
-_decoder = msgspec.json.Decoder(Status)
+_decoder = msgspec.json.Decoder(ServerStatus)
 
 
 def error_from_answer(
@@ -113,7 +113,7 @@ def error_from_answer(
     status = _status_in(body)
     if status is None:
         text = body[:_QUOTED].decode(errors="replace").strip()
-        status = Status(message=_web_page(text) or text or "the answer has no body")
+        status = ServerStatus(message=_web_page(text) or text or "the answer has no body")
     return error_from_status(
         status, request=request, code=code, retry_after=retry_after_seconds(headers)
     )
@@ -129,7 +129,11 @@ def unreadable_answer(subject: str, body: Body | msgspec.Raw, error: Exception) 
 
 
 def error_from_status(
-    status: Status, *, request: str = "", code: int | None = None, retry_after: float | None = None
+    status: ServerStatus,
+    *,
+    request: str = "",
+    code: int | None = None,
+    retry_after: float | None = None,
 ) -> ApiError:
     """Return the exception for *status*; *code* and *retry_after* are what HTTP itself said."""
     real_code = code or status.code or 500
@@ -179,7 +183,7 @@ def _aware(moment: datetime) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _status_in(body: Body) -> Status | None:
+def _status_in(body: Body) -> ServerStatus | None:
     try:
         status = _decoder.decode(body)
     except BROKEN_JSON:
@@ -193,7 +197,7 @@ UNREADABLE = BROKEN_JSON
 """What decoding raises for input that is not JSON, or not of the right shape, or too deep."""
 
 
-class _Page(Wire, Generic[T], frozen=True):
+class _ListPage(Wire, Generic[T], frozen=True):
     metadata: ListMeta | None = None
     items: tuple[T, ...] | None = None
 
@@ -204,7 +208,7 @@ class _Name(Wire, frozen=True):
     resource_version: str | None = None
 
 
-class _Named(Wire, frozen=True):
+class _NamedObject(Wire, frozen=True):
     metadata: _Name | None = None
 
 
@@ -238,10 +242,10 @@ class Codec(Generic[T]):
     """Decodes objects and lists of one type."""
 
     def __init__(self, type_: type[T]) -> None:
-        page = _Page[type_]  # type: ignore[valid-type]
+        page = _ListPage[type_]  # type: ignore[valid-type]
         self._type = type_
         self._object: msgspec.json.Decoder[T] = msgspec.json.Decoder(type_)
-        self._page = cast("msgspec.json.Decoder[_Page[T]]", msgspec.json.Decoder(page))
+        self._page = cast("msgspec.json.Decoder[_ListPage[T]]", msgspec.json.Decoder(page))
 
     def one(self, body: Body, *, kind: str) -> T:
         """Return the object in *body*; *kind* names it in an error."""
@@ -342,5 +346,5 @@ def _listing(
     return Listing(items, about.resource_version, about.continue_, bad)
 
 
-_raw_pages = msgspec.json.Decoder(_Page[msgspec.Raw])
-_names = msgspec.json.Decoder(_Named)
+_raw_pages = msgspec.json.Decoder(_ListPage[msgspec.Raw])
+_names = msgspec.json.Decoder(_NamedObject)

@@ -78,7 +78,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class RecordedEvent:
     """An event as it stands, or should stand, on the server.
 
     Attributes:
@@ -105,11 +105,11 @@ class Correlator:
     def __init__(self, *, clock: Clock, rng: Random) -> None:
         self._clock = clock
         self._rng = rng
-        self._recorded: _Cache[Recorded] = _Cache()
-        self._similar: _Cache[_Similar] = _Cache()
-        self._budgets: _Cache[TokenBucket] = _Cache()
+        self._recorded: _RecentEntries[RecordedEvent] = _RecentEntries()
+        self._similar: _RecentEntries[_Similar] = _RecentEntries()
+        self._budgets: _RecentEntries[TokenBucket] = _RecentEntries()
 
-    def decide(self, occurrence: Occurrence, at: datetime | None = None) -> Recorded | None:
+    def decide(self, occurrence: Occurrence, at: datetime | None = None) -> RecordedEvent | None:
         """Return the event to create or to bring up to date, or None to leave it out.
 
         It happened *at* that time, or just now.
@@ -118,7 +118,7 @@ class Correlator:
         recorded = self._count(combined, key, at or self._clock.now())
         return recorded if self._within_budget(occurrence) else None
 
-    def rename(self, recorded: Recorded) -> Recorded:
+    def rename(self, recorded: RecordedEvent) -> RecordedEvent:
         """Return *recorded* under another name, because its own is taken."""
         renamed = replace(recorded, name=self._name(recorded.occurrence.about))
         self._recorded.put(recorded.key, renamed)
@@ -138,11 +138,11 @@ class Correlator:
         similar.messages.pop()
         return replace(occurrence, message=COMBINED + occurrence.message), group
 
-    def _count(self, occurrence: Occurrence, key: Key, now: datetime) -> Recorded:
+    def _count(self, occurrence: Occurrence, key: Key, now: datetime) -> RecordedEvent:
         known = self._recorded.get(key)
         if known is None:
             about = occurrence.about
-            recorded = Recorded(
+            recorded = RecordedEvent(
                 key=key,
                 name=self._name(about),
                 namespace=about.namespace or "default",
@@ -183,7 +183,7 @@ class _Similar:
     last: float
 
 
-class _Cache(Generic[V]):
+class _RecentEntries(Generic[V]):
     """The entries used last."""
 
     def __init__(self) -> None:
@@ -330,7 +330,7 @@ class EventRecorder:
         """Return as soon as everything recorded so far is written; bound it with a timeout."""
         await self._waiting.join()
 
-    async def _write_patiently(self, recorded: Recorded) -> None:
+    async def _write_patiently(self, recorded: RecordedEvent) -> None:
         """Write *recorded*, waiting for a server that is away; give up on one that refuses.
 
         A write without an answer may have had its effect: the name is taken by the event itself.
@@ -359,7 +359,7 @@ class EventRecorder:
                 return
         self._drop(recorded.occurrence, "the server was away for too long")
 
-    async def _write(self, recorded: Recorded) -> None:
+    async def _write(self, recorded: RecordedEvent) -> None:
         if recorded.is_new:
             await self._create(recorded)
             return
@@ -369,13 +369,13 @@ class EventRecorder:
             # The server forgets events after an hour.
             await self._create(recorded)
 
-    async def _create(self, recorded: Recorded) -> None:
+    async def _create(self, recorded: RecordedEvent) -> None:
         if self._form == "core":
             await self._client.create(CORE_EVENTS, self._core_event(recorded))
         else:
             await self._client.create(EVENTS, self._event(recorded))
 
-    async def _count_up(self, recorded: Recorded) -> None:
+    async def _count_up(self, recorded: RecordedEvent) -> None:
         if self._form == "core":
             change: dict[str, object] = {
                 "count": recorded.count,
@@ -391,7 +391,7 @@ class EventRecorder:
                 EVENTS, recorded.name, merge_patch(series), namespace=recorded.namespace
             )
 
-    def _core_event(self, recorded: Recorded) -> CoreEvent:
+    def _core_event(self, recorded: RecordedEvent) -> CoreEvent:
         occurrence = recorded.occurrence
         return CoreEvent(
             metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
@@ -409,7 +409,7 @@ class EventRecorder:
             reporting_instance=self._instance,
         )
 
-    def _event(self, recorded: Recorded) -> Event:
+    def _event(self, recorded: RecordedEvent) -> Event:
         occurrence = recorded.occurrence
         return Event(
             metadata=ObjectMeta(name=recorded.name, namespace=recorded.namespace),
@@ -456,7 +456,7 @@ def reference_to(resource: Resource[Any], obj: KubeObject) -> ObjectReference:
     )
 
 
-def _series(recorded: Recorded) -> EventSeries:
+def _series(recorded: RecordedEvent) -> EventSeries:
     return EventSeries(count=recorded.count, last_observed_time=format_micro_time(recorded.last))
 
 

@@ -19,7 +19,14 @@ from numakube.api.codec import Wire
 from numakube.errors import MalformedObject
 from numakube.kube.client import Client, given
 from numakube.kube.connection.transport import Request, Stream
-from numakube.kube.decode import UNREADABLE, Codec, Malformed, Status, codec_of, error_from_status
+from numakube.kube.decode import (
+    UNREADABLE,
+    Codec,
+    Malformed,
+    ServerStatus,
+    codec_of,
+    error_from_status,
+)
 from numakube.kube.resource_types import Resource
 
 T = TypeVar("T")
@@ -233,7 +240,7 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark:
     return Bookmark(metadata.resource_version, ends)
 
 
-def _status(raw: msgspec.Raw) -> Status:
+def _status(raw: msgspec.Raw) -> ServerStatus:
     try:
         return _statuses.decode(raw)
     except UNREADABLE as exc:
@@ -242,4 +249,4 @@ def _status(raw: msgspec.Raw) -> Status:
 
 _events = msgspec.json.Decoder(_Event)
 _bookmarks = msgspec.json.Decoder(_BookmarkObject)
-_statuses = msgspec.json.Decoder(Status)
+_statuses = msgspec.json.Decoder(ServerStatus)

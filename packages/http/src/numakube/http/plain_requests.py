@@ -111,11 +111,11 @@ class PlainRequests:
     max_body_bytes: int
     first_seconds: float
     keep_alive_seconds: float
-    connections: set[Connection] = field(default_factory=set)
+    connections: set[PlainConnection] = field(default_factory=set)
 
     def connection(self) -> asyncio.Protocol:
         """Return our side of a new connection."""
-        return Connection(self)
+        return PlainConnection(self)
 
     async def close(self, seconds: float) -> None:
         """Close all connections; what is being answered has *seconds* to end."""
@@ -130,7 +130,7 @@ class PlainRequests:
             connection.abort()
 
 
-class Connection(asyncio.Protocol):
+class PlainConnection(asyncio.Protocol):
     """A connection on which one request after the other is answered."""
 
     def __init__(self, requests: PlainRequests) -> None:

@@ -20,7 +20,7 @@ from numakube.kubelet.cpu_selection import (
     take_packed,
 )
 from numakube.kubelet.cpu_topology import CpuOptions, read_cpu_options
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
 from numakube.kubelet.wide_hints import MOST_LISTED, Cover, WideHints, check_sets
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
@@ -129,7 +129,7 @@ def shared_pool_problem(pod: PodDemand) -> str | None:
     has_shared = False
     for container in pod.containers:
         own = container.exclusive_cpus
-        if container.role is Role.INIT:
+        if container.role is ContainerRole.INIT:
             if not own and lasting >= budget:
                 return _NO_ROOM_FOR_INIT
         elif own:
@@ -152,9 +152,9 @@ def partition(
             if isinstance(cpus, CpuShortage):
                 return cpus
             parts[container.name] = cpus
-            if container.role is not Role.INIT:
+            if container.role is not ContainerRole.INIT:
                 left &= ~cpus
-        elif container.role is Role.INIT:
+        elif container.role is ContainerRole.INIT:
             parts[container.name] = left
     for container in pod.containers:
         parts.setdefault(container.name, left)
@@ -387,7 +387,7 @@ class CpuManager:
     def _note_reusable(self, uid: str, container: ContainerDemand, cpus: CpuMask) -> None:
         """Remember what later containers of the pod may use again; only one pod is remembered."""
         reusable = self._reusable_by(uid)
-        is_init = container.role is Role.INIT
+        is_init = container.role is ContainerRole.INIT
         self._reusable = (uid, reusable | cpus if is_init else reusable & ~cpus)
 
     def _reserve(self, settings: KubeletSettings) -> CpuMask:

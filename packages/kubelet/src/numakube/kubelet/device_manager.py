@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from numakube.kubelet.admission_outcome import Failure, unexpected
 from numakube.kubelet.machine import NO_TREE, Device, DeviceTree
-from numakube.kubelet.pod_demand import Role
-from numakube.kubelet.preferred_allocation import Chooser, Surroundings, Wish
+from numakube.kubelet.pod_demand import ContainerRole
+from numakube.kubelet.preferred_allocation import AllocationWish, Chooser, OtherDevices
 from numakube.kubelet.topology_hints import Hint, hints_on, smallest_size
 from numakube.kubelet.wide_hints import MOST_LISTED, Cover, WideHints, check_sets
 from numakube.values.numamask import NumaMask, mask_of, masks_over, nodes_of, sums_over
@@ -442,7 +442,7 @@ class DeviceManager:
         resource.allocated.update(taken)
         return sorted(taken)
 
-    def _around(self, pod: PodDemand, container: ContainerDemand, name: str) -> Surroundings | None:
+    def _around(self, pod: PodDemand, container: ContainerDemand, name: str) -> OtherDevices | None:
         """Return what a plugin can find out about other devices when it is asked for its own.
 
         PodResources lists what the container was given just before, but not what init containers
@@ -452,9 +452,9 @@ class DeviceManager:
         if not isinstance(chooser, Chooser) or not chooser.near:
             return None
         containers = self.assignments.get(pod.uid, {})
-        listed = {demand.name for demand in pod.containers if demand.role is not Role.INIT}
+        listed = {demand.name for demand in pod.containers if demand.role is not ContainerRole.INIT}
         fresh = container.name in listed and bool(containers.get(container.name))
-        return Surroundings(
+        return OtherDevices(
             self.tree,
             self._resources[name].functions,
             held=tuple(
@@ -493,7 +493,7 @@ class DeviceManager:
         reusable = self._reusable[1]
         for name, held in self.held_by(uid, container.name).items():
             known = reusable.setdefault(name, set())
-            if container.role is Role.INIT:
+            if container.role is ContainerRole.INIT:
                 known.update(held)
             else:
                 known.difference_update(held)
@@ -505,7 +505,7 @@ def _choose(
     taken: Sequence[str],
     count: int,
     hint: Hint,
-    around: Surroundings | None,
+    around: OtherDevices | None,
 ) -> list[str]:
     """Return the devices that complete *taken* to *count*: aligned, then others."""
     needed = count - len(taken)
@@ -548,14 +548,14 @@ def _preferred(
     taken: Sequence[str],
     must_include: Sequence[str],
     count: int,
-    around: Surroundings | None,
+    around: OtherDevices | None,
 ) -> list[str]:
     """Ask the plugin which of *candidates* it would like best; ids it made up are dropped."""
     if resource.preferred is None:
         return []
     offered = sorted({*candidates, *taken, *must_include})
     if isinstance(resource.preferred, Chooser) and around is not None:
-        wish = Wish(offered, sorted(must_include), count)
+        wish = AllocationWish(offered, sorted(must_include), count)
         answer: Iterable[str] = resource.preferred.among(wish, around)
     else:
         answer = resource.preferred(offered, sorted(must_include), count)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from numakube.api.strictness import RequiredCloseness
 from numakube.kubelet.machine import Closeness
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.values.numamask import mask_of
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ def _handouts(
     found: dict[str, dict[str, Handout]] = {}
     for container in demand.containers:
         placement = admitted.containers[container.name]
-        if container.role is not Role.INIT:
+        if container.role is not ContainerRole.INIT:
             found[container.name] = {
                 resource: _handout(model, resource, placement, taken)
                 for resource, ids in placement.devices.items()

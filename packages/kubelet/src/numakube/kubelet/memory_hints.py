@@ -34,7 +34,7 @@ UINT64 = (1 << 64) - 1
 
 
 @dataclass(slots=True)
-class MemoryTable:
+class MemoryAmounts:
     """Bytes of one memory type on one NUMA node."""
 
     total: int
@@ -43,9 +43,9 @@ class MemoryTable:
     reserved: int = 0
     free: int = 0
 
-    def copy(self) -> MemoryTable:
+    def copy(self) -> MemoryAmounts:
         """Return an independent copy, in less time than `dataclasses.replace` takes."""
-        return MemoryTable(
+        return MemoryAmounts(
             self.total, self.system_reserved, self.allocatable, self.reserved, self.free
         )
 
@@ -56,7 +56,7 @@ class NodeMemory:
 
     cells: tuple[int, ...]
     assignments: int = 0
-    tables: dict[str, MemoryTable] = field(default_factory=dict)
+    tables: dict[str, MemoryAmounts] = field(default_factory=dict)
 
     def free(self, kind: str) -> int:
         """Return the free bytes of a type; 0 if the node has none of it."""
@@ -127,7 +127,7 @@ def release(books: MemoryBooks, blocks: Iterable[MemoryBlock]) -> None:
                 size -= part
 
 
-def _tables(node: NumaNode, reserved: Mapping[str, int]) -> dict[str, MemoryTable]:
+def _tables(node: NumaNode, reserved: Mapping[str, int]) -> dict[str, MemoryAmounts]:
     tables = {}
     hugepages_total = 0
     for pool in node.hugepages:
@@ -138,9 +138,9 @@ def _tables(node: NumaNode, reserved: Mapping[str, int]) -> dict[str, MemoryTabl
     return tables
 
 
-def _table(total: int, reserved: int, *, taken: int = 0) -> MemoryTable:
+def _table(total: int, reserved: int, *, taken: int = 0) -> MemoryAmounts:
     allocatable = (total - reserved - taken) & UINT64
-    return MemoryTable(total, reserved, allocatable, free=allocatable)
+    return MemoryAmounts(total, reserved, allocatable, free=allocatable)
 
 
 Reusable: TypeAlias = "Mapping[tuple[NumaMask, str], int]"

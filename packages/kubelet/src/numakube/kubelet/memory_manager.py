@@ -23,7 +23,7 @@ from numakube.kubelet.memory_hints import (
     release,
     splits_a_group,
 )
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.kubelet.topology_hints import Hint
 from numakube.values.numamask import NumaMask, mask_of, nodes_of
 from numakube.values.quantity import Quantity
@@ -52,7 +52,7 @@ def shared_pool_problem(pod: PodDemand) -> str | None:
     has_shared = False
     for container in pod.containers:
         own = container.memory or {}
-        if container.role is not Role.INIT:
+        if container.role is not ContainerRole.INIT:
             has_shared = has_shared or not own
             for kind, size in own.items():
                 lasting[kind] = lasting.get(kind, 0) + size
@@ -74,11 +74,11 @@ def partition(pod: PodDemand, nodes: tuple[int, ...]) -> dict[str, tuple[MemoryB
         own = container.memory or {}
         if own:
             parts[container.name] = blocks(nodes, own)
-            if container.role is Role.SIDECAR:
+            if container.role is ContainerRole.SIDECAR:
                 own = {kind: size for kind, size in own.items() if kind in left}
-            if container.role is not Role.INIT:
+            if container.role is not ContainerRole.INIT:
                 _take_off(left, own)
-        elif container.role is Role.INIT:
+        elif container.role is ContainerRole.INIT:
             parts[container.name] = blocks(nodes, left)
     for container in pod.containers:
         parts.setdefault(container.name, blocks(nodes, left))
@@ -313,7 +313,7 @@ class MemoryManager:
         for block in blocks:
             key = (mask_of(block.numa_nodes), block.type)
             known = amounts.get(key, 0)
-            if container.role is Role.INIT:
+            if container.role is ContainerRole.INIT:
                 amounts[key] = max(known, block.size_bytes)
             else:
                 amounts[key] = max(0, known - block.size_bytes)

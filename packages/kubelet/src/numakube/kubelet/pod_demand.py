@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.manager_settings import KubeletSettings
 
 
-class Role(Enum):
+class ContainerRole(Enum):
     """How a container shares resources with the others of its pod."""
 
     INIT = "init"
@@ -53,7 +53,7 @@ class ContainerDemand:
     """
 
     name: str
-    role: Role
+    role: ContainerRole
     exclusive_cpus: int
     memory: Mapping[str, int] | None
     limits: Mapping[str, int]
@@ -99,7 +99,9 @@ class PodDemand:
         if any(container.memory is None for container in self.containers):
             return None
         apps = (
-            container.memory or {} for container in self.containers if container.role is Role.APP
+            container.memory or {}
+            for container in self.containers
+            if container.role is ContainerRole.APP
         )
         kinds = dict.fromkeys(kind for memory in apps for kind in memory)
         return {kind: self._peak(_memory_of(kind)) for kind in kinds}
@@ -115,16 +117,16 @@ class PodDemand:
         for other in self.containers:
             if other is container:
                 return
-            if other.role is Role.INIT:
+            if other.role is ContainerRole.INIT:
                 yield other
 
     def _peak(self, amount: Callable[[ContainerDemand], int]) -> int:
         """Return the largest sum of containers that run at the same time."""
         sidecars = starting = apps = 0
         for container in self.containers:
-            if container.role is Role.SIDECAR:
+            if container.role is ContainerRole.SIDECAR:
                 sidecars += amount(container)
-            elif container.role is Role.INIT:
+            elif container.role is ContainerRole.INIT:
                 starting = max(starting, sidecars + amount(container))
             else:
                 apps += amount(container)
@@ -204,16 +206,16 @@ def demand_of(pod: Pod, rules: DemandRules) -> PodDemand:
     )
 
 
-def _containers(pod: Pod) -> Iterable[tuple[Container, Role]]:
+def _containers(pod: Pod) -> Iterable[tuple[Container, ContainerRole]]:
     for container in pod.spec.init_containers or ():
-        yield container, Role.SIDECAR if is_sidecar(container) else Role.INIT
+        yield container, ContainerRole.SIDECAR if is_sidecar(container) else ContainerRole.INIT
     for container in pod.spec.containers:
-        yield container, Role.APP
+        yield container, ContainerRole.APP
 
 
 def _container(
     container: Container,
-    role: Role,
+    role: ContainerRole,
     *,
     guaranteed: bool,
     in_bubble: bool,

@@ -7,7 +7,7 @@ question and on what surrounds the devices, so the model gives the same one: a `
 plugin's preference for it.
 
 The kubelet does not say for whom it asks. A plugin that can find out takes the physical function
-closest to the devices that the container has already (`Surroundings`).
+closest to the devices that the container has already (`OtherDevices`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class OtherDevices:
     """What is known of other devices when some are to be chosen.
 
     Attributes:
@@ -114,7 +114,7 @@ class Surroundings:
 
 
 _FAR: Final = max(Closeness) + 1
-_NOWHERE: Final = Surroundings(DeviceTree(), {})
+_NOWHERE: Final = OtherDevices(DeviceTree(), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Chooser:
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> list[str]:
         """Return the devices to give out."""
-        return self.among(Wish(available, must_include, size), _NOWHERE)
+        return self.among(AllocationWish(available, must_include, size), _NOWHERE)
 
-    def among(self, wish: Wish, around: Surroundings) -> list[str]:
+    def among(self, wish: AllocationWish, around: OtherDevices) -> list[str]:
         """Return the devices to give out, given what is around them."""
         return prefer(wish, self.members, self.policy, around=around if self.near else _NOWHERE)
 
@@ -175,7 +175,7 @@ def _by_parent(members: Iterable[_M]) -> dict[str, list[_M]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class AllocationWish:
     """What the kubelet asks: *size* of the *available*, with all of *must_include*."""
 
     available: Sequence[str]
@@ -184,11 +184,11 @@ class Wish:
 
 
 def prefer(
-    wish: Wish,
+    wish: AllocationWish,
     members: Mapping[str, Member],
     preference: Preference,
     *,
-    around: Surroundings = _NOWHERE,
+    around: OtherDevices = _NOWHERE,
 ) -> list[str]:
     """Return the devices to give out; fewer than asked for if there are not enough."""
     chosen = list(dict.fromkeys(wish.must_include))
@@ -214,7 +214,7 @@ def prefer(
 class _Pairing:
     """Which of the pod's other devices have no partner yet."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: OtherDevices) -> None:
         self._around = around
         self._unpaired: Sequence[str] = around.held
 

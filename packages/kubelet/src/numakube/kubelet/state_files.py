@@ -18,7 +18,7 @@ from numakube.api.checkpoints import device_checkpoint as devices
 from numakube.api.checkpoints import memory_manager_state as memory
 from numakube.errors import KubeletStartError
 from numakube.kubelet.admission_outcome import MemoryBlock
-from numakube.kubelet.memory_hints import MemoryBooks, MemoryTable, NodeMemory, charge
+from numakube.kubelet.memory_hints import MemoryAmounts, MemoryBooks, NodeMemory, charge
 from numakube.values.cpuset import CpuSet, union
 
 if TYPE_CHECKING:
@@ -163,13 +163,13 @@ def _memory_state(node: KubeletNode) -> memory.MemoryManagerState:
             for uid, containers in manager.assignments.items()
         },
         pod_entries={
-            uid: memory.PodEntry(memory_blocks=_written_blocks(blocks))
+            uid: memory.PodMemoryEntry(memory_blocks=_written_blocks(blocks))
             for uid, blocks in manager.bubbles.items()
         },
     )
 
 
-def _written(table: MemoryTable) -> memory.MemoryTable:
+def _written(table: MemoryAmounts) -> memory.MemoryTable:
     return memory.MemoryTable(
         total=table.total,
         system_reserved=table.system_reserved,
@@ -179,9 +179,11 @@ def _written(table: MemoryTable) -> memory.MemoryTable:
     )
 
 
-def _written_blocks(blocks: Iterable[MemoryBlock]) -> tuple[memory.MemoryBlock, ...]:
+def _written_blocks(blocks: Iterable[MemoryBlock]) -> tuple[memory.CheckpointMemoryBlock, ...]:
     return tuple(
-        memory.MemoryBlock(numa_affinity=block.numa_nodes, type=block.type, size=block.size_bytes)
+        memory.CheckpointMemoryBlock(
+            numa_affinity=block.numa_nodes, type=block.type, size=block.size_bytes
+        )
         for block in blocks
     )
 
@@ -208,13 +210,13 @@ def _restore_memory(node: KubeletNode, data: bytes) -> None:
     manager.books, manager.assignments, manager.bubbles = books, entries, bubbles
 
 
-def _read_blocks(blocks: Iterable[memory.MemoryBlock]) -> tuple[MemoryBlock, ...]:
+def _read_blocks(blocks: Iterable[memory.CheckpointMemoryBlock]) -> tuple[MemoryBlock, ...]:
     return tuple(MemoryBlock(block.numa_affinity, block.type, block.size) for block in blocks)
 
 
 def _read_books(state: memory.NumaNodeState) -> NodeMemory:
     tables = {
-        kind: MemoryTable(
+        kind: MemoryAmounts(
             table.total, table.system_reserved, table.allocatable, table.reserved, table.free
         )
         for kind, table in state.memory_map.items()
@@ -297,7 +299,7 @@ def _overlapping(number: int, groups: Mapping[int, set[tuple[int, ...]]]) -> set
     return together
 
 
-def _fixed(table: MemoryTable) -> tuple[int, int, int]:
+def _fixed(table: MemoryAmounts) -> tuple[int, int, int]:
     return table.total, table.system_reserved, table.allocatable
 
 

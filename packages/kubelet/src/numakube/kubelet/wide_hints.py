@@ -188,13 +188,13 @@ class WideHints:
         search = self._search(size, 0)
         return iter(()) if search is None else search.sets(0, size)
 
-    def _search(self, size: int, within: NumaMask) -> _Search | None:
+    def _search(self, size: int, within: NumaMask) -> _CoverSearch | None:
         if size < self.least or within.bit_count() > size or within & ~self._plain_nodes:
             return None
-        return _Search(self.covers, nodes_of(self._plain_nodes & ~within))
+        return _CoverSearch(self.covers, nodes_of(self._plain_nodes & ~within))
 
 
-class _Search:
+class _CoverSearch:
     """Finds sets of nodes that cover everything, without looking where none can be."""
 
     def __init__(self, covers: Sequence[Cover], nodes: tuple[int, ...]) -> None:

@@ -12,7 +12,7 @@ from numakube_lab.replay.recorded_cases import read_cases
 from numakube_lab.replay.run_case import replay, table, tally
 
 if TYPE_CHECKING:
-    from numakube_lab.replay.run_case import Outcome
+    from numakube_lab.replay.run_case import CaseOutcome
 
 
 @click.command("api")
@@ -42,7 +42,7 @@ def replay_api(
         if (not topics or case.topic in topics) and (not names or case.id in names)
     ]
 
-    async def run() -> list[Outcome]:
+    async def run() -> list[CaseOutcome]:
         outcomes = []
         async for outcome in replay(cases, server, ca=ca):
             click.echo(line(outcome))
@@ -58,7 +58,7 @@ def replay_api(
         raise SystemExit(1)
 
 
-def line(outcome: Outcome) -> str:
+def line(outcome: CaseOutcome) -> str:
     """Return the line that tells what became of a case."""
     if not outcome.failures:
         return f"ok   {outcome.id}"

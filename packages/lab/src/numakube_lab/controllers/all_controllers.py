@@ -33,7 +33,7 @@ from numakube_lab.controllers.cluster.namespace_controller import (
 )
 from numakube_lab.controllers.cluster.node_lifecycle import Nodes
 from numakube_lab.controllers.cluster.taint_evictions import TaintEvictions
-from numakube_lab.controllers.common.controller_loop import REPORT_SECONDS, Cluster
+from numakube_lab.controllers.common.controller_loop import REPORT_SECONDS, MirroredCluster
 from numakube_lab.controllers.workloads.daemon_set_controller import DaemonSets
 from numakube_lab.controllers.workloads.deployment_controller import Deployments
 from numakube_lab.controllers.workloads.disruption_controller import DisruptionBudgets
@@ -81,7 +81,7 @@ class DefaultScheduler:
 
     name: ClassVar[str] = SCHEDULER_NAME
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         del recorder
         self._client = cluster.client
 
@@ -127,7 +127,9 @@ class Factory(Protocol):
         """Under which name its events are recorded."""
         ...
 
-    def __call__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> Runnable:
+    def __call__(
+        self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None
+    ) -> Runnable:
         """Return a controller that sees the cluster through *cluster*."""
         ...
 
@@ -175,7 +177,7 @@ class Controllers(Lifetime):
             instance: what their events name as their host.
             report_seconds: how long at least between two reports about an object.
         """
-        self.cluster = Cluster(client, report_seconds=report_seconds)
+        self.cluster = MirroredCluster(client, report_seconds=report_seconds)
         self._report_seconds = report_seconds
         self._client = client
         self._which = which
@@ -184,7 +186,7 @@ class Controllers(Lifetime):
 
     async def live(self) -> AsyncIterator[None]:
         """Start, and go on once they know the cluster."""
-        self.cluster = Cluster(self._client, report_seconds=self._report_seconds)
+        self.cluster = MirroredCluster(self._client, report_seconds=self._report_seconds)
         self._recorders.clear()
         made = [self._make(factory) for factory in self._which]
         task = asyncio.create_task(self._run(made), name="controllers")

@@ -294,7 +294,7 @@ JOBS = Resource(
 # Objects of which controllers need little: metadata, namespaces, disruption budgets.
 
 
-class Metadata(Wire, frozen=True):
+class MetadataObject(Wire, frozen=True):
     """Any object, with nothing but its metadata."""
 
     metadata: ObjectMeta = ObjectMeta()

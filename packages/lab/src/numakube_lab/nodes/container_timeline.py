@@ -235,7 +235,7 @@ class Look:
         return min(self.now, self.stop.since) if self.stop else self.now
 
 
-class Runtime(Protocol):
+class ContainerRuntime(Protocol):
     """What runs containers: the simulation here, or something that really does."""
 
     def observe(self, pod: Pod, *, begun: datetime, now: datetime, stop: Stop | None) -> PodRun:

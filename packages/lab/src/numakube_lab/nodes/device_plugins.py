@@ -41,9 +41,14 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube import Clock
     from numakube.kubelet import Device
-    from numakube.node.device_plugin import Allocation, PluginInfo, PluginOptions, Registration
+    from numakube.node.device_plugin import (
+        Allocation,
+        PluginInfo,
+        PluginOptions,
+        PluginRegistration,
+    )
     from numakube_lab.nodes.dra_plugins import DraDrivers
-    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.kubelet_admission import KubeletAdmission
     from numakube_lab.nodes.node_folder import FolderWatch
 
 
@@ -67,7 +72,12 @@ class DevicePlugins:
     """The device plugins of one incarnation of a kubelet; also gives pods their resources."""
 
     def __init__(
-        self, admission: Admission, directory: Path, *, clock: Clock, changed: Callable[[], None]
+        self,
+        admission: KubeletAdmission,
+        directory: Path,
+        *,
+        clock: Clock,
+        changed: Callable[[], None],
     ) -> None:
         """Begin without any plugin.
 
@@ -102,7 +112,7 @@ class DevicePlugins:
         """Return what the plugins said a container needs to use its devices."""
         return self._allocations.get((uid, container), ())
 
-    async def register(self, registration: Registration) -> None:
+    async def register(self, registration: PluginRegistration) -> None:
         """Take a plugin's announcement: check it, call back, and follow its devices from now on."""
         if registration.version != VERSION:
             raise DevicePluginError(

@@ -26,7 +26,7 @@ from numakube.kubelet import (
     settings_of,
     with_resources_of,
 )
-from numakube_lab.nodes.node_documents import Offer, base_offer, node_labels
+from numakube_lab.nodes.node_documents import NodeOffer, base_offer, node_labels
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -60,7 +60,7 @@ def _is_alike(one: NodePlan, other: NodePlan) -> bool:
     return same and one.kubernetes == other.kubernetes
 
 
-class Admission:
+class KubeletAdmission:
     """The pods of one node and what they hold.
 
     Attributes:
@@ -110,11 +110,11 @@ class Admission:
         """Tell whether the pod with this uid has been admitted and holds its resources."""
         return uid in self._pods
 
-    def offer(self) -> Offer:
+    def offer(self) -> NodeOffer:
         """Return what the node offers now, devices of all plugins included."""
         devices = self.model.devices
         names = list(devices.resources())
-        return Offer(
+        return NodeOffer(
             {**self._base.capacity, **{name: devices.count(name) for name in names}},
             {**self._base.allocatable, **{name: len(devices.healthy(name)) for name in names}},
         )

@@ -19,7 +19,7 @@ from numakube.kube import key_of
 from numakube.node import AllocatableResources
 from numakube_lab.nodes.container_timeline import Simulation
 from numakube_lab.nodes.dra_driver import ClaimedDevices
-from numakube_lab.nodes.kubelet_admission import Admission, FreshModels
+from numakube_lab.nodes.kubelet_admission import FreshModels, KubeletAdmission
 from numakube_lab.nodes.node_cgroups import ModelAligner
 from numakube_lab.nodes.node_documents import is_ready
 from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.kube import Client, ObjectKey, Store
     from numakube.kubelet import StateFiles
     from numakube.node import PodResources
-    from numakube_lab.nodes.container_timeline import Runtime
+    from numakube_lab.nodes.container_timeline import ContainerRuntime
     from numakube_lab.nodes.dra_plugins import DraDrivers
     from numakube_lab.nodes.node_cgroups import Aligner, NodeCgroups
     from numakube_lab.nodes.node_documents import NodeAddresses, NodePlan
@@ -53,10 +53,10 @@ class KubeletState(Enum):
     PAUSED = "paused"
 
 
-class Disk(Protocol):
+class CheckpointDisk(Protocol):
     """Where a kubelet's checkpoint files survive it."""
 
-    def save(self, admission: Admission) -> None:
+    def save(self, admission: KubeletAdmission) -> None:
         """Write the files if *admission* has changed since the last time."""
         ...
 
@@ -64,7 +64,7 @@ class Disk(Protocol):
         """Return the files; ``None`` if the kubelet never ran."""
         ...
 
-    def close(self, admission: Admission) -> None:
+    def close(self, admission: KubeletAdmission) -> None:
         """Take note that the process ends, in whatever way."""
         ...
 
@@ -75,14 +75,14 @@ class MemoryDisk:
     def __init__(self) -> None:
         self._files: StateFiles | None = None
 
-    def save(self, admission: Admission) -> None:
+    def save(self, admission: KubeletAdmission) -> None:
         """Do nothing yet: `close` sees the same state."""
 
     def load(self) -> StateFiles | None:
         """Return the files."""
         return self._files
 
-    def close(self, admission: Admission) -> None:
+    def close(self, admission: KubeletAdmission) -> None:
         """Keep the files as of now."""
         self._files = admission.files()
 
@@ -109,10 +109,10 @@ class LabKubelet:
         pods: Store[Pod],
         addresses: NodeAddresses,
         wake: Callable[[float], None],
-        runtime: Runtime | None = None,
-        disk: Disk | None = None,
+        runtime: ContainerRuntime | None = None,
+        disk: CheckpointDisk | None = None,
         changed: Callable[[], None] | None = None,
-        aligner_of: Callable[[Admission], Aligner] = ModelAligner,
+        aligner_of: Callable[[KubeletAdmission], Aligner] = ModelAligner,
         cgroups: NodeCgroups | None = None,
         models: FreshModels | None = None,
         drivers: DraDrivers | None = None,
@@ -137,7 +137,7 @@ class LabKubelet:
         self.state = KubeletState.STOPPED
         self.lag_seconds = 0.0
         self.step_seconds = 0.0
-        self.admission: Admission | None = None
+        self.admission: KubeletAdmission | None = None
         self.reporter = NodeReporter(client, plan, addresses)
         self._client = client
         self._pods = pods
@@ -182,7 +182,7 @@ class LabKubelet:
         if self.state is not KubeletState.STOPPED:
             return
         model = self._models.of(self.plan)
-        self.admission = admission = Admission(self.plan, model, files=self._disk.load())
+        self.admission = admission = KubeletAdmission(self.plan, model, files=self._disk.load())
         self._keeper = PodKeeper(
             self.name,
             admission,
@@ -292,7 +292,7 @@ class LabKubelet:
     async def _step(self) -> None:
         await self._client.clock.sleep(self.step_seconds)
 
-    async def _begin(self, keeper: PodKeeper, admission: Admission) -> None:
+    async def _begin(self, keeper: PodKeeper, admission: KubeletAdmission) -> None:
         """Start the managers, register, and admit the pods again that were there before."""
         await self._step()
         self._managers_up = True
@@ -313,7 +313,7 @@ class LabKubelet:
         self._starting = False
         self._save(admission)
 
-    def _save(self, admission: Admission) -> None:
+    def _save(self, admission: KubeletAdmission) -> None:
         """Write the state to disk, then tell those who read it."""
         self._disk.save(admission)
         if admission.version != self._told:

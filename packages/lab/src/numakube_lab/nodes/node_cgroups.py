@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kubelet import KubeletNode, Machine
     from numakube_lab.nodes.container_timeline import PodRun
-    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.kubelet_admission import KubeletAdmission
 
 
 PARENT: Final = "kubepods.slice"
@@ -168,7 +168,7 @@ class Aligner(Protocol):
 class ModelAligner:
     """Asks the model alone."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: KubeletAdmission) -> None:
         self._admission = admission
 
     async def align(self, pod: Pod) -> Rejected | None:

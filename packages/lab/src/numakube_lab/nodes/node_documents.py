@@ -52,14 +52,14 @@ _READY: Final = ("Ready", "KubeletReady", "kubelet is posting ready status")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class NodeOffer:
     """What a node has, and what of it pods may use."""
 
     capacity: Amounts
     allocatable: Amounts
 
 
-def base_offer(plan: NodePlan) -> Offer:
+def base_offer(plan: NodePlan) -> NodeOffer:
     """Return what a node offers besides devices."""
     machine = plan.machine
     capacity = capacity_of(machine, max_pods=plan.config.max_pods or 110)
@@ -69,11 +69,11 @@ def base_offer(plan: NodePlan) -> Offer:
     disk = plan.ephemeral_storage_bytes
     capacity[STORAGE] = disk
     allocatable[STORAGE] = disk * _USABLE_DISK_PERCENT // 100
-    return Offer(capacity, allocatable)
+    return NodeOffer(capacity, allocatable)
 
 
 def node_document(
-    plan: NodePlan, offer: Offer, *, address: str, cidr: str, now: datetime
+    plan: NodePlan, offer: NodeOffer, *, address: str, cidr: str, now: datetime
 ) -> Document:
     """Return the Node object that the kubelet registers."""
     return {
@@ -139,7 +139,7 @@ def runtime_handlers() -> list[Document]:
     return [{"name": name, "features": features} for name in ("", "runc")]
 
 
-def status_document(offer: Offer, *, conditions: list[Document]) -> Document:
+def status_document(offer: NodeOffer, *, conditions: list[Document]) -> Document:
     """Return the part of the status that changes."""
     return {
         "capacity": quantities_of(offer.capacity),

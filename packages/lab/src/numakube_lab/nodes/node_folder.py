@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from numakube.node import PodResourcesSource
     from numakube_lab.nodes.dra_driver import ClaimedDevices
     from numakube_lab.nodes.dra_plugins import DraDrivers
-    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.kubelet_admission import KubeletAdmission
     from numakube_lab.nodes.node_documents import NodePlan
 
 
@@ -75,7 +75,7 @@ class NodeFolder:
         self._plan = plan
         self._making: asyncio.Task[None] | None = None
         self._made = False
-        self._admission: Admission | None = None
+        self._admission: KubeletAdmission | None = None
         self._saved: tuple[int, int] | None = None
         self._files: StateFiles | None = None
         self._written: dict[str, bytes] = {}
@@ -95,7 +95,7 @@ class NodeFolder:
             await asyncio.wait([self._making])
         await asyncio.to_thread(shutil.rmtree, self.path, ignore_errors=True)
 
-    def save(self, admission: Admission) -> None:
+    def save(self, admission: KubeletAdmission) -> None:
         """Write the checkpoint files that have changed."""
         self._admission = admission
         moment = id(admission), admission.version
@@ -116,7 +116,7 @@ class NodeFolder:
         )
         return None if files == StateFiles() else files
 
-    def close(self, admission: Admission) -> None:
+    def close(self, admission: KubeletAdmission) -> None:
         """Keep the files as of now; those on disk are written already."""
         self._admission = None
         if not self._made:
@@ -301,7 +301,7 @@ class NodeSockets:
         """The plugins of the present incarnation of the kubelet."""
         return self._plugins
 
-    def attach(self, admission: Admission) -> DevicePlugins:
+    def attach(self, admission: KubeletAdmission) -> DevicePlugins:
         """Begin a new incarnation of the kubelet; return what asks its plugins."""
         folder = self.registration.parent
         self._plugins = DevicePlugins(admission, folder, clock=self._clock, changed=self._changed)

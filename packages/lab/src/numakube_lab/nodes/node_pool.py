@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube import Change, Client
     from numakube.kubelet import Device
-    from numakube_lab.nodes.container_timeline import Runtime
+    from numakube_lab.nodes.container_timeline import ContainerRuntime
     from numakube_lab.nodes.node_documents import NodePlan
 
 LONGEST_RETRY_SECONDS: Final = 10.0
@@ -59,7 +59,7 @@ class NodePool(Lifetime):
         *,
         root: Path | None = None,
         sockets: bool | None = None,
-        runtime: Runtime | None = None,
+        runtime: ContainerRuntime | None = None,
         workers: int = WORKERS,
     ) -> None:
         """Prepare a pool; use it as a context.

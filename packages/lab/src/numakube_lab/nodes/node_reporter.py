@@ -26,7 +26,7 @@ from numakube_lab.nodes.node_documents import (
 if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.kube import Client
-    from numakube_lab.nodes.node_documents import NodeAddresses, NodePlan, Offer
+    from numakube_lab.nodes.node_documents import NodeAddresses, NodeOffer, NodePlan
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -44,9 +44,9 @@ class NodeReporter:
         self._addresses = addresses
         self.lease_seconds = LEASE_SECONDS
         self._uid = ""
-        self._reported: Offer | None = None
+        self._reported: NodeOffer | None = None
 
-    async def register(self, offer: Offer) -> None:
+    async def register(self, offer: NodeOffer) -> None:
         """Create the Node and its lease, or bring those up to date that are there already."""
         now = self._client.clock.now()
         document = node_document(
@@ -66,7 +66,7 @@ class NodeReporter:
         except AlreadyExists:
             await self.renew()
 
-    async def report(self, offer: Offer) -> None:
+    async def report(self, offer: NodeOffer) -> None:
         """Write what the node offers, unless it was written already."""
         if offer == self._reported:
             return

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod, PodStatus
     from numakube.kube import Client, ObjectKey, Store
     from numakube.kubelet import Rejected
-    from numakube_lab.nodes.container_timeline import PodRun, Runtime
+    from numakube_lab.nodes.container_timeline import ContainerRuntime, PodRun
     from numakube_lab.nodes.dra_driver import ClaimedDevices
-    from numakube_lab.nodes.kubelet_admission import Admission
+    from numakube_lab.nodes.kubelet_admission import KubeletAdmission
     from numakube_lab.nodes.node_cgroups import Aligner, NodeCgroups
     from numakube_lab.nodes.node_documents import NodeAddresses
 
@@ -81,12 +81,12 @@ class PodKeeper:
     def __init__(
         self,
         node_name: str,
-        admission: Admission,
+        admission: KubeletAdmission,
         *,
         client: Client,
         pods: Store[Pod],
         addresses: NodeAddresses,
-        runtime: Runtime,
+        runtime: ContainerRuntime,
         step: Callable[[], Awaitable[None]],
         aligner: Aligner | None = None,
         cgroups: NodeCgroups | None = None,

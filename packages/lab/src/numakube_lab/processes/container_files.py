@@ -272,7 +272,7 @@ _DATA: Final = "..data"
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class ContainerFile:
     """A file to be written."""
 
     content: bytes
@@ -281,7 +281,7 @@ class File:
 
 async def files_of(
     pod: RunnablePod, volume: MountedVolume, sources: Sources
-) -> dict[str, File] | None:
+) -> dict[str, ContainerFile] | None:
     """Return the files of a volume; ``None`` if it does not consist of such.
 
     Raises:
@@ -291,7 +291,7 @@ async def files_of(
         projected = _as_projected(volume)
         if projected is None:
             return None
-        files: dict[str, File] = {}
+        files: dict[str, ContainerFile] = {}
         for source in projected.sources:
             files |= await _projection(pod, source, sources, mode=projected.default_mode)
     except CannotStart as trouble:
@@ -299,7 +299,7 @@ async def files_of(
     return files
 
 
-def write_files(folder: Path, files: Mapping[str, File]) -> None:
+def write_files(folder: Path, files: Mapping[str, ContainerFile]) -> None:
     """Bring *folder* to exactly *files*, all at once; nothing is done if it is there already."""
     folder.mkdir(parents=True, exist_ok=True)
     present = folder / _DATA
@@ -366,10 +366,10 @@ def _secret(source: SecretSource) -> Projection:
 
 async def _projection(
     pod: RunnablePod, source: Projection, sources: Sources, *, mode: int
-) -> dict[str, File]:
+) -> dict[str, ContainerFile]:
     namespace = pod.metadata.namespace
     if (token := source.service_account_token) is not None:
-        return {token.path: File(await sources.token(pod, token), 0o600)}
+        return {token.path: ContainerFile(await sources.token(pod, token), 0o600)}
     if (fields := source.downward_api) is not None:
         return await _field_files(pod, fields, sources, mode=mode)
     if (map_ := source.config_map) is not None:
@@ -383,16 +383,16 @@ async def _projection(
 
 def _key_files(
     keys: Keys | None, items: tuple[KeyToPath, ...], *, optional: bool, mode: int
-) -> dict[str, File]:
+) -> dict[str, ContainerFile]:
     if keys is None:
         return {}
     if not items:
-        return {key: File(value, mode) for key, value in keys.data.items()}
+        return {key: ContainerFile(value, mode) for key, value in keys.data.items()}
     files = {}
     for item in items:
         value = keys.data.get(item.key)
         if value is not None:
-            files[item.path] = File(value, mode if item.mode is None else item.mode)
+            files[item.path] = ContainerFile(value, mode if item.mode is None else item.mode)
         elif not optional:
             raise CannotStart.because(f"references non-existent config key: {item.key}")
     return files
@@ -400,7 +400,7 @@ def _key_files(
 
 async def _field_files(
     pod: RunnablePod, source: DownwardSource, sources: Sources, *, mode: int
-) -> dict[str, File]:
+) -> dict[str, ContainerFile]:
     files = {}
     for item in source.items:
         text = ""
@@ -409,7 +409,7 @@ async def _field_files(
         elif (ref := item.resource_field_ref) is not None:
             allocatable = await sources.allocatable(pod.spec.node_name)
             text = resource_value(pod, ref, container="", allocatable=allocatable)
-        files[item.path] = File(text.encode(), mode if item.mode is None else item.mode)
+        files[item.path] = ContainerFile(text.encode(), mode if item.mode is None else item.mode)
     return files
 
 

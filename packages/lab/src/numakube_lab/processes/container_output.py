@@ -36,7 +36,7 @@ MAX_LINES: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class OutputLine:
     """A line, and when it was printed."""
 
     number: int
@@ -44,7 +44,7 @@ class Line:
     text: str
 
 
-class Output:
+class ContainerOutput:
     """The lines that one run of a container has printed; the oldest go first.
 
     Attributes:
@@ -56,7 +56,7 @@ class Output:
     ) -> None:
         self._clock = clock
         self._max_bytes = max_bytes
-        self._lines: deque[Line] = deque(maxlen=max_lines)
+        self._lines: deque[OutputLine] = deque(maxlen=max_lines)
         self._bytes = 0
         self._count = 0
         self._news = asyncio.Event()
@@ -68,7 +68,7 @@ class Output:
         for line in text.splitlines() or [""]:
             if len(self._lines) == self._lines.maxlen:
                 self._drop()
-            self._lines.append(Line(self._count, moment, line))
+            self._lines.append(OutputLine(self._count, moment, line))
             self._count += 1
             self._bytes += len(line)
             while self._bytes > self._max_bytes and len(self._lines) > 1:
@@ -80,11 +80,11 @@ class Output:
         self.closed = True
         self._tell()
 
-    def lines(self, *, since: int = 0) -> Iterator[Line]:
+    def lines(self, *, since: int = 0) -> Iterator[OutputLine]:
         """Return the lines that are kept, from number *since* on."""
         return (line for line in list(self._lines) if line.number >= since)
 
-    async def follow(self, *, since: int = 0) -> AsyncGenerator[Line, None]:
+    async def follow(self, *, since: int = 0) -> AsyncGenerator[OutputLine, None]:
         """Give the lines as they come, from number *since* on, until the run ends."""
         while True:
             news, closed = self._news, self.closed
@@ -104,7 +104,7 @@ class Output:
         news.set()
 
 
-CURRENT: ContextVar[Output | None] = ContextVar("container_output", default=None)
+CURRENT: ContextVar[ContainerOutput | None] = ContextVar("container_output", default=None)
 """The output of the container whose task this is; tasks that it starts inherit it."""
 
 
@@ -162,7 +162,7 @@ class ContainerLogs:
 
 
 async def _read(
-    output: Output, options: LogOptions, since: datetime | None
+    output: ContainerOutput, options: LogOptions, since: datetime | None
 ) -> AsyncGenerator[bytes, None]:
     """Give the lines that are wanted."""
     kept = [line for line in output.lines() if since is None or line.moment >= since]

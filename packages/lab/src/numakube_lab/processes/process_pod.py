@@ -35,7 +35,7 @@ from numakube_lab.nodes.container_timeline import (
     restarts,
     start_seconds,
 )
-from numakube_lab.processes.container_output import CURRENT, Output
+from numakube_lab.processes.container_output import CURRENT, ContainerOutput
 from numakube_lab.processes.program_table import CannotStart, Process, Program
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _deadline(stop: Stop) -> datetime:
     return stop.since + timedelta(seconds=stop.grace_seconds)
 
 
-Prepare: TypeAlias = Callable[[Output, asyncio.Event], Awaitable[tuple[Program, Process]]]
+Prepare: TypeAlias = Callable[[ContainerOutput, asyncio.Event], Awaitable[tuple[Program, Process]]]
 """Makes everything ready for a run that prints to an output and ends when the event is set."""
 
 KILLED: Final = 137
@@ -219,8 +219,8 @@ class ContainerProcess:
             past: how it was doing according to the API.
         """
         self.run = past
-        self.output: Output | None = None
-        self.previous: Output | None = None
+        self.output: ContainerOutput | None = None
+        self.previous: ContainerOutput | None = None
         self._name = name
         self._policy = policy
         self._prepare = prepare
@@ -292,7 +292,7 @@ class ContainerProcess:
 
     async def _live(self) -> None:
         """Run once, from the preparation to the end."""
-        output = Output(self._clock)
+        output = ContainerOutput(self._clock)
         CURRENT.set(output)
         try:
             program, process = await self._prepare(output, self._stop)
@@ -313,7 +313,7 @@ class ContainerProcess:
                 self._killer = None
             self._changed()
 
-    def _begin(self, output: Output) -> None:
+    def _begin(self, output: ContainerOutput) -> None:
         self.previous, self.output = self.output, output
         again = int(self.run.last is not None)
         self.run = ContainerRun(

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from numakube.kube import Change, Client
     from numakube_lab.nodes.container_timeline import PodRun, Stop
     from numakube_lab.nodes.node_pool import NodePool
-    from numakube_lab.processes.container_output import Output
+    from numakube_lab.processes.container_output import ContainerOutput
     from numakube_lab.processes.full_pod_spec import InsideAddress, RunnablePod
     from numakube_lab.processes.program_table import Program
 
@@ -66,7 +66,7 @@ REFRESH_SECONDS: Final = 60.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class _Record:
+class _RunningRecord:
     """A pod some of whose containers run."""
 
     def __init__(self, pod: Pod, files: PodFiles) -> None:
@@ -110,7 +110,7 @@ class ProcessRuntime(Lifetime):
         self._inside = inside
         self._programs = programs
         self._tasks = Tasks()
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, _RunningRecord] = {}
         self._pool: NodePool | None = None
         self._sources: Sources | None = None
         self._servers: dict[str, dict[int, str]] = {}
@@ -190,9 +190,9 @@ class ProcessRuntime(Lifetime):
         if record is not None and isinstance(change, Removed) and not record.is_alive:
             self.forget(uid)
 
-    def _adopt(self, pod: Pod, own: Collection[Container]) -> _Record:
+    def _adopt(self, pod: Pod, own: Collection[Container]) -> _RunningRecord:
         """Return a record with a process for each of numakube's containers."""
-        record = _Record(pod, PodFiles(self._folder / pod.metadata.uid, self._nodes))
+        record = _RunningRecord(pod, PodFiles(self._folder / pod.metadata.uid, self._nodes))
         now = self._client.clock.now()
         status = pod.status
         known = (*status.init_container_statuses, *status.container_statuses) if status else ()
@@ -217,7 +217,7 @@ class ProcessRuntime(Lifetime):
             self._pool.look_again(key)
 
     async def _prepare(
-        self, record: _Record, name: str, output: Output, stop: asyncio.Event
+        self, record: _RunningRecord, name: str, output: ContainerOutput, stop: asyncio.Event
     ) -> tuple[Program, Process]:
         """Fetch and mount everything that a container needs."""
         sources = self._sources_here()
@@ -245,14 +245,14 @@ class ProcessRuntime(Lifetime):
         )
         return find_program(program, self._programs), process
 
-    def _device_variables(self, record: _Record, container: str) -> dict[str, str]:
+    def _device_variables(self, record: _RunningRecord, container: str) -> dict[str, str]:
         """Return the variables that device plugins answered with."""
         sockets = self._pool.sockets(record.node) if self._pool is not None else None
         plugins = sockets.plugins if sockets is not None else None
         answers = plugins.allocations(record.uid, container) if plugins is not None else ()
         return {name: text for answer in answers for name, text in answer.envs.items()}
 
-    def _claim_variables(self, record: _Record, name: str) -> dict[str, str]:
+    def _claim_variables(self, record: _RunningRecord, name: str) -> dict[str, str]:
         """Return the variables of the CDI devices that DRA drivers answered with."""
         kubelet = self._pool.kubelets.get(record.node) if self._pool is not None else None
         pod = self._pool.pods.get(record.key) if self._pool is not None else None
@@ -262,7 +262,7 @@ class ProcessRuntime(Lifetime):
         wanted = kubelet.claims.cdi_devices(pod, containers[name])
         return cdi_variables(self._nodes.path(record.node, CDI_FOLDER), wanted)
 
-    async def _show_place(self, record: _Record, container: str, root: Path) -> None:
+    async def _show_place(self, record: _RunningRecord, container: str, root: Path) -> None:
         """Let a container see the machine, and what the kernel would say of its CPUs."""
         await self._make_path(record.node, "/sys")
         show_machine(root, self._nodes.path(record.node, "/sys"))
@@ -270,7 +270,7 @@ class ProcessRuntime(Lifetime):
         if kubelet is not None and kubelet.admission is not None:
             show_status(root, kubelet.admission.model, record.uid, container)
 
-    async def _refresh(self, record: _Record) -> None:
+    async def _refresh(self, record: _RunningRecord) -> None:
         """Keep mounted files and tokens up to date as long as the pod is there."""
         while True:
             await self._client.clock.sleep(REFRESH_SECONDS)
@@ -279,7 +279,7 @@ class ProcessRuntime(Lifetime):
             except (NumakubeError, OSError) as error:
                 _log.info("files_not_refreshed", pod=str(record.key), error=str(error))
 
-    async def _read(self, record: _Record) -> RunnablePod:
+    async def _read(self, record: _RunningRecord) -> RunnablePod:
         """Return the pod with what admission and the node add to it."""
         key = record.key
         pod = await self._client.get(RUNNABLE_PODS, key.name, namespace=key.namespace)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_QUIET_MS = 600
 
 
-class Filter(msgspec.Struct, frozen=True, kw_only=True):
+class AnswerFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of an answer counts: elements of an array, or the keys of an object."""
 
     pointer: str
@@ -35,7 +35,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     keys: bool = False
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RecordedStep(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One request, or an operation on several, and the answer to it."""
 
     op: str = ""
@@ -51,9 +51,9 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     settle_ms: int = 0
     check: str = ""
     compare: str = ""
-    filter: Filter | None = None
-    during: tuple[Step, ...] = ()
-    requests: tuple[Step, ...] = ()
+    filter: AnswerFilter | None = None
+    during: tuple[RecordedStep, ...] = ()
+    requests: tuple[RecordedStep, ...] = ()
     until: str = ""
     quiet_ms: int = DEFAULT_QUIET_MS
     expect_bookmarks: bool = False
@@ -77,20 +77,20 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     anonymous_auth: bool = True
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class RecordedCase(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A sequence of requests that starts on an empty server."""
 
     id: str
     topic: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecordedStep, ...]
     managed_fields: bool = False
     server: ServerOptions = ServerOptions()
-    cleanup: tuple[Step, ...] = ()
+    cleanup: tuple[RecordedStep, ...] = ()
 
 
-def read_cases(path: Path) -> Iterator[Case]:
+def read_cases(path: Path) -> Iterator[RecordedCase]:
     """Yield the cases of *path*, JSON lines that may be compressed with gzip."""
-    decoder = msgspec.json.Decoder(Case)
+    decoder = msgspec.json.Decoder(RecordedCase)
     raw = path.read_bytes()
     text = gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
     for line in text.splitlines():
@@ -98,7 +98,7 @@ def read_cases(path: Path) -> Iterator[Case]:
             yield decoder.decode(line)
 
 
-def own_strings(case: Case) -> frozenset[str]:
+def own_strings(case: RecordedCase) -> frozenset[str]:
     """Return every string that the requests of *case* contain: they are input, never generated."""
     found: set[str] = set()
     for step in _all_steps(case.steps):
@@ -107,7 +107,7 @@ def own_strings(case: Case) -> frozenset[str]:
     return frozenset(found)
 
 
-def _all_steps(steps: tuple[Step, ...]) -> Iterator[Step]:
+def _all_steps(steps: tuple[RecordedStep, ...]) -> Iterator[RecordedStep]:
     for step in steps:
         yield step
         yield from _all_steps(step.during)

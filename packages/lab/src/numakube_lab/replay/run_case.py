@@ -19,7 +19,13 @@ import aiohttp
 from msgspec import UNSET
 
 from kube_lab_server import COMPACT_PATH, ApiServer, User
-from numakube_lab.replay.recorded_cases import Case, Filter, Matcher, Step, own_strings
+from numakube_lab.replay.recorded_cases import (
+    AnswerFilter,
+    Matcher,
+    RecordedCase,
+    RecordedStep,
+    own_strings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -59,19 +65,19 @@ class Sender:
     tokens: Mapping[str, str]
     captured: dict[str, JsonValue] = field(default_factory=dict)
 
-    def capture(self, step: Step, answer: Answer) -> None:
+    def capture(self, step: RecordedStep, answer: Answer) -> None:
         """Keep what *step* wants to know of its answer."""
         if step.captures:
             document = answer.document()
             for name, pointer in step.captures.items():
                 self.captured[name] = resolve(document, pointer)
 
-    async def send(self, step: Step) -> Answer:
+    async def send(self, step: RecordedStep) -> Answer:
         """Send the request of *step* and return the whole answer."""
         async with self.request(step) as response:
             return received(response, await response.text(), None)
 
-    def request(self, step: Step) -> aiohttp.client._RequestContextManager:
+    def request(self, step: RecordedStep) -> aiohttp.client._RequestContextManager:
         """Return the request of *step*, to be entered."""
         headers, data = self._headers(step), None
         if step.raw_body is not None:
@@ -90,7 +96,7 @@ class Sender:
             skip_auto_headers=skip,
         )
 
-    def _headers(self, step: Step) -> dict[str, str]:
+    def _headers(self, step: RecordedStep) -> dict[str, str]:
         headers = {"Accept": "application/json", **step.headers}
         if token := self.tokens.get(step.user):
             headers["Authorization"] = f"Bearer {token}"
@@ -208,7 +214,7 @@ class WatchedEvents:
 
 
 async def read_watch(
-    response: aiohttp.ClientResponse, step: Step, meanwhile: Callable[[], Awaitable[None]]
+    response: aiohttp.ClientResponse, step: RecordedStep, meanwhile: Callable[[], Awaitable[None]]
 ) -> WatchedEvents:
     """Read what comes at once, do *meanwhile*, then read until quiet or closed."""
     watched = WatchedEvents()
@@ -243,7 +249,7 @@ POLL_INTERVAL: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """What became of a case: it passed if there are no failures."""
 
     id: str
@@ -255,13 +261,13 @@ class Outcome:
 class Performer:
     """Performs one case on the server that *sender* sends to."""
 
-    case: Case
+    case: RecordedCase
     sender: Sender
 
     def __post_init__(self) -> None:
         self._matcher = Matcher(own_strings(self.case), self.case.managed_fields)
 
-    async def perform(self) -> Outcome:
+    async def perform(self) -> CaseOutcome:
         """Perform every step; the first that fails ends the case."""
         failures: list[str] = []
         for number, step in enumerate(self.case.steps, start=1):
@@ -269,14 +275,14 @@ class Performer:
             failures = [f"{label}: {text}" for text in await self._step(step)]
             if failures:
                 break
-        return Outcome(self.case.id, self.case.topic, tuple(failures))
+        return CaseOutcome(self.case.id, self.case.topic, tuple(failures))
 
     async def clean_up(self) -> None:
         """Send the requests that leave a shared server as it was."""
         for step in self.case.cleanup:
             await _until(partial(self._cleaned, step))
 
-    async def _step(self, step: Step) -> list[str]:
+    async def _step(self, step: RecordedStep) -> list[str]:
         await asyncio.sleep(step.settle_ms / 1000)
         if step.op == "compact":
             return await self._compact()
@@ -286,12 +292,12 @@ class Performer:
             return await self._poll(step)
         return await self._attempt(step)
 
-    async def _cleaned(self, step: Step) -> bool:
+    async def _cleaned(self, step: RecordedStep) -> bool:
         return (
             await self.sender.send(step)
         ).status == step.until_status or step.until_status is None
 
-    async def _poll(self, step: Step) -> list[str]:
+    async def _poll(self, step: RecordedStep) -> list[str]:
         failures: list[str] = []
 
         async def matched() -> bool:
@@ -301,14 +307,14 @@ class Performer:
         await _until(matched)
         return failures
 
-    async def _attempt(self, step: Step) -> list[str]:
+    async def _attempt(self, step: RecordedStep) -> list[str]:
         answer, failures = await self._answer(step)
         failures += self._check(step, answer)
         if not failures:
             self.sender.capture(step, answer)
         return failures
 
-    async def _answer(self, step: Step) -> tuple[Answer, list[str]]:
+    async def _answer(self, step: RecordedStep) -> tuple[Answer, list[str]]:
         if step.op != "watch":
             return await self.sender.send(step), []
         failures: list[str] = []
@@ -325,22 +331,22 @@ class Performer:
             return received(response, text, watched), failures
 
     async def _compact(self) -> list[str]:
-        answer = await self.sender.send(Step(method="POST", path=COMPACT_PATH))
+        answer = await self.sender.send(RecordedStep(method="POST", path=COMPACT_PATH))
         return [] if answer.status == 200 else [f"cannot compact: {answer.status} {answer.text}"]
 
-    async def _parallel(self, step: Step) -> list[str]:
+    async def _parallel(self, step: RecordedStep) -> list[str]:
         answers = await asyncio.gather(*(self.sender.send(request) for request in step.requests))
         got = sorted(answer.status for answer in answers)
         return [] if got == list(step.statuses) else [f"wanted {step.statuses}, got {got}"]
 
-    def _check(self, step: Step, answer: Answer) -> list[str]:
+    def _check(self, step: RecordedStep, answer: Answer) -> list[str]:
         if step.status is not None and answer.status != step.status:
             return [f"status: wanted {step.status}, got {answer.status} {answer.text[:500]}"]
         if step.check == "status":
             return []
         return self._check_headers(step, answer) + self._check_content(step, answer)
 
-    def _check_headers(self, step: Step, answer: Answer) -> list[str]:
+    def _check_headers(self, step: RecordedStep, answer: Answer) -> list[str]:
         failures = []
         got = answer.content_type
         # Parameters of JSON, such as those of aggregated discovery, were not recorded.
@@ -354,7 +360,7 @@ class Performer:
             failures.append(f"Retry-After: wanted {step.retry_after}, got {answer.retry_after}")
         return failures
 
-    def _check_content(self, step: Step, answer: Answer) -> list[str]:
+    def _check_content(self, step: RecordedStep, answer: Answer) -> list[str]:
         if step.response_text is not None:
             return self._differences(step, step.response_text, answer.text)
         if step.events is not UNSET:
@@ -367,7 +373,7 @@ class Performer:
             return [f"not JSON: {answer.text[:200]!r}"]
         return self._differences(step, step.response, filtered(document, step.filter))
 
-    def _check_watch(self, step: Step, answer: Answer) -> list[str]:
+    def _check_watch(self, step: RecordedStep, answer: Answer) -> list[str]:
         if answer.watched is None:
             return [f"not a watch: {answer.text[:200]!r}"]
         wanted: Json = {"events": step.events}
@@ -378,7 +384,7 @@ class Performer:
             wanted["bookmark"], got["bookmark"] = step.bookmark, answer.watched.bookmark
         return self._differences(step, wanted, got)
 
-    def _differences(self, step: Step, wanted: JsonValue, got: JsonValue) -> list[str]:
+    def _differences(self, step: RecordedStep, wanted: JsonValue, got: JsonValue) -> list[str]:
         contains = step.compare == "contains"
         return [str(d) for d in self._matcher.differences(wanted, got, contains=contains)]
 
@@ -391,7 +397,7 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(POLL_INTERVAL)
 
 
-def filtered(document: JsonValue, rule: Filter | None) -> JsonValue:
+def filtered(document: JsonValue, rule: AnswerFilter | None) -> JsonValue:
     """Return the part of *document* that *rule* says is to be compared."""
     if rule is None:
         return document
@@ -426,7 +432,7 @@ CONCURRENT_CASES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TopicTally:
     """How many cases of a topic passed."""
 
     topic: str
@@ -435,8 +441,8 @@ class Tally:
 
 
 async def replay(
-    cases: Iterable[Case], server: str | None = None, *, ca: Path | None = None
-) -> AsyncIterator[Outcome]:
+    cases: Iterable[RecordedCase], server: str | None = None, *, ca: Path | None = None
+) -> AsyncIterator[CaseOutcome]:
     """Yield the outcome of each of *cases* in order.
 
     Without *server* each case has a fresh API server of its own and they run side by side; with
@@ -445,7 +451,7 @@ async def replay(
     """
     gate = asyncio.Semaphore(1 if server else CONCURRENT_CASES)
 
-    async def one(case: Case) -> Outcome:
+    async def one(case: RecordedCase) -> CaseOutcome:
         async with gate:
             return await perform(case, server, ca=ca)
 
@@ -459,7 +465,9 @@ async def replay(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def perform(case: Case, server: str | None = None, *, ca: Path | None = None) -> Outcome:
+async def perform(
+    case: RecordedCase, server: str | None = None, *, ca: Path | None = None
+) -> CaseOutcome:
     """Perform *case* on the API server at address *server*, or on a fresh one."""
     async with AsyncExitStack() as stack:
         url = server
@@ -476,16 +484,16 @@ async def perform(case: Case, server: str | None = None, *, ca: Path | None = No
         return outcome
 
 
-def tally(outcomes: Iterable[Outcome]) -> list[Tally]:
+def tally(outcomes: Iterable[CaseOutcome]) -> list[TopicTally]:
     """Count *outcomes* by topic."""
     passed: Counter[str] = Counter()
     failed: Counter[str] = Counter()
     for outcome in outcomes:
         (failed if outcome.failures else passed)[outcome.topic] += 1
-    return [Tally(topic, passed[topic], failed[topic]) for topic in sorted(passed + failed)]
+    return [TopicTally(topic, passed[topic], failed[topic]) for topic in sorted(passed + failed)]
 
 
-def table(tallies: Sequence[Tally]) -> str:
+def table(tallies: Sequence[TopicTally]) -> str:
     """Return *tallies* as a table for people."""
     rows = [f"{'topic':<18}{'passed':>8}{'failed':>8}{'':>8}"]
     for entry in tallies:

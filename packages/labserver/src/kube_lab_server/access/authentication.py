@@ -71,7 +71,7 @@ class TokenSource(Protocol):
 
 
 @dataclass
-class Authenticator:
+class TokenAuthenticator:
     """Tells users by their bearer tokens."""
 
     users: Mapping[str, User]

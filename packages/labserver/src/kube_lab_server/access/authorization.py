@@ -13,8 +13,8 @@ from kube_lab_server.access.authentication import (
     UNAUTHENTICATED,
     User,
 )
-from kube_lab_server.store.store import Change, Key, Store, Stored
-from kube_lab_server.wire.refusals import Refusal, bad_request, forbidden
+from kube_lab_server.store.store import Key, StoreChange, Stored, VersionedStore
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request, forbidden
 from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
@@ -50,20 +50,20 @@ class Action(NamedTuple):
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-class Verdict(NamedTuple):
+class AccessVerdict(NamedTuple):
     """Whether an action is allowed, and by what."""
 
     allowed: bool
     reason: str = ""
 
 
-_ALLOWED: Final = Verdict(allowed=True)
+_ALLOWED: Final = AccessVerdict(allowed=True)
 
 
 class Authorizer(Protocol):
     """Something that decides who may do what."""
 
-    def decide(self, user: User, action: Action) -> Verdict:
+    def decide(self, user: User, action: Action) -> AccessVerdict:
         """Tell whether *user* may do *action*."""
         ...
 
@@ -75,7 +75,7 @@ class Authorizer(Protocol):
 class AllowEverything:
     """Everybody may do everything."""
 
-    def decide(self, user: User, action: Action) -> Verdict:
+    def decide(self, user: User, action: Action) -> AccessVerdict:
         """Allow."""
         return _ALLOWED
 
@@ -101,7 +101,7 @@ def action_of(info: RequestInfo) -> Action:
     )
 
 
-def denied(user: User, action: Action, reason: str = "") -> Refusal:
+def denied(user: User, action: Action, reason: str = "") -> RequestRefusal:
     """The user may not do that."""
     who = f"User {go_quote(user.name)} cannot {action.verb}"
     tail = f": {reason}" if reason else ""
@@ -130,20 +130,20 @@ class RoleBasedAccess:
     What each subject is granted is worked out once and again only after a role or binding changed.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: VersionedStore) -> None:
         self._store = store
         self._grants: dict[tuple[str, str], list[_Grant]] | None = None
         for shelf in (_ROLES, _CLUSTER_ROLES, _ROLE_BINDINGS, _CLUSTER_ROLE_BINDINGS):
             store.subscribe(shelf, self._forget)
 
-    def decide(self, user: User, action: Action) -> Verdict:
+    def decide(self, user: User, action: Action) -> AccessVerdict:
         """Tell whether *user* may do *action*."""
         if MASTERS in user.groups:
-            return Verdict(allowed=True)
+            return AccessVerdict(allowed=True)
         for grant in self._granted(user, action.namespace):
             if any(_allows(rule, action) for rule in grant.rules):
-                return Verdict(allowed=True, reason=f"RBAC: allowed by {grant.origin}")
-        return Verdict(allowed=False)
+                return AccessVerdict(allowed=True, reason=f"RBAC: allowed by {grant.origin}")
+        return AccessVerdict(allowed=False)
 
     def rules_for(self, user: User, namespace: str) -> list[Json]:
         """Return the rules that *user* has in *namespace*."""
@@ -160,7 +160,7 @@ class RoleBasedAccess:
                 if grant.namespace in ("", namespace):
                     yield grant
 
-    def _forget(self, change: Change) -> None:
+    def _forget(self, change: StoreChange) -> None:
         del change
         self._grants = None
 

@@ -11,7 +11,7 @@ from numakube.values.gotext import go_quote
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.kind_names import Json, JsonValue
 
 _NAME: Final = "metadata.name"
@@ -97,7 +97,7 @@ FieldSelector: TypeAlias = tuple[FieldTerm, ...]
 
 
 def parse_field_selector(
-    text: str, resource: Resource, selectable: Collection[str] = ()
+    text: str, resource: VersionedResource, selectable: Collection[str] = ()
 ) -> FieldSelector:
     """Parse a ``fieldSelector`` parameter into terms on the stored objects of *resource*.
 
@@ -110,7 +110,7 @@ def parse_field_selector(
     )
 
 
-def _place(field: str, resource: Resource, selectable: Collection[str]) -> str:
+def _place(field: str, resource: VersionedResource, selectable: Collection[str]) -> str:
     known = _FIELDS.get((resource.group, resource.kind.kind))
     if known is None:
         if field in _COMMON or field in selectable:
@@ -121,7 +121,7 @@ def _place(field: str, resource: Resource, selectable: Collection[str]) -> str:
     return known[field]
 
 
-def _unknown(field: str, resource: Resource) -> str:
+def _unknown(field: str, resource: VersionedResource) -> str:
     kind = (resource.group, resource.kind.kind)
     if resource.custom or kind in _FIELDS:
         if kind == ("batch", "Job"):

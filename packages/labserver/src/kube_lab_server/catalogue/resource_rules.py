@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kube_lab_server.kind_names import GVK, Json, Problems
-    from kube_lab_server.kinds.kind_rules import ClusterView, Refused
+    from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView
     from kube_lab_server.kinds.table_columns import Table
-    from kube_lab_server.schema.builtin_types import TypeInfo
+    from kube_lab_server.schema.builtin_types import BuiltinTypeInfo
     from kube_lab_server.schema.types import Struct
     from numakube.api.field_errors import FieldError
 
@@ -65,23 +65,23 @@ class Rules(Protocol):
         """Return *obj* as it is stored and shown, with the parts of *known* that it has."""
         ...
 
-    def admit_create(self, obj: Json, view: ClusterView) -> Json | Refused:
+    def admit_create(self, obj: Json, view: ClusterView) -> Json | AdmissionRefused:
         """Return a decoded new object with what admission adds, or why it is refused."""
         ...
 
-    def check_create(self, obj: Json, view: ClusterView) -> Refused | None:
+    def check_create(self, obj: Json, view: ClusterView) -> AdmissionRefused | None:
         """Tell why a complete and valid new object may not be stored, if so."""
         ...
 
     def admit_update(
         self, obj: Json, old: Json, view: ClusterView, subresource: str = ""
-    ) -> Json | Refused:
+    ) -> Json | AdmissionRefused:
         """Return a decoded changed object with what admission adds, or why it is refused."""
         ...
 
     def check_update(
         self, obj: Json, old: Json, view: ClusterView, subresource: str = ""
-    ) -> Refused | None:
+    ) -> AdmissionRefused | None:
         """Tell why a complete and valid changed object may not be stored, if so."""
         ...
 
@@ -125,7 +125,7 @@ class BuiltinRules:
     def __init__(
         self,
         kind: GVK,
-        info: TypeInfo,
+        info: BuiltinTypeInfo,
         now: Callable[[], str],
         gates: frozenset[str] = frozenset(),
     ) -> None:
@@ -164,7 +164,7 @@ class BuiltinRules:
         """Return a decoded object with the defaults of the kind filled in."""
         return obj if self._own.default is leave else _changed(obj, self._own.default)
 
-    def admit_create(self, obj: Json, view: ClusterView) -> Json | Refused:
+    def admit_create(self, obj: Json, view: ClusterView) -> Json | AdmissionRefused:
         """Return a decoded new object with what admission adds, or why it is refused."""
         steps = self._own.admission.create
         if not steps:
@@ -188,14 +188,14 @@ class BuiltinRules:
         """Check a new object that is complete."""
         return self._own.validate_create(obj)
 
-    def check_create(self, obj: Json, view: ClusterView) -> Refused | None:
+    def check_create(self, obj: Json, view: ClusterView) -> AdmissionRefused | None:
         """Tell why a complete and valid new object may not be stored, if so."""
         refusals = (step(obj, view) for step in self._own.admission.check_create)
         return next(filter(None, refusals), None)
 
     def admit_update(
         self, obj: Json, old: Json, view: ClusterView, subresource: str = ""
-    ) -> Json | Refused:
+    ) -> Json | AdmissionRefused:
         """Return a decoded changed object with what admission adds, or why it is refused."""
         step = self._own.admission.update.get(subresource)
         if step is None:
@@ -221,7 +221,7 @@ class BuiltinRules:
 
     def check_update(
         self, obj: Json, old: Json, view: ClusterView, subresource: str = ""
-    ) -> Refused | None:
+    ) -> AdmissionRefused | None:
         """Tell why a complete and valid changed object may not be stored, if so."""
         if (old.get("metadata") or {}).get("deletionTimestamp"):
             return None

@@ -79,7 +79,7 @@ class Habits:
 
 
 @dataclass(frozen=True, slots=True)
-class Resource:
+class VersionedResource:
     """A resource in one of its versions.
 
     Attributes:
@@ -137,7 +137,7 @@ _REGISTRY_PLACES: Final = {
 }
 
 
-def registry_path(resource: Resource, namespace: str, name: str) -> str:
+def registry_path(resource: VersionedResource, namespace: str, name: str) -> str:
     """Return the key under which a real server stores an object: some messages name it."""
     place = _REGISTRY_PLACES.get(resource.shelf, resource.plural)
     if resource.custom or resource.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
@@ -295,7 +295,7 @@ _PARTS: Final = {
 }
 
 
-def _resources(table: str) -> Iterator[Resource]:
+def _resources(table: str) -> Iterator[VersionedResource]:
     group = version = ""
     for line in table.split("\n"):
         if line.endswith(":"):
@@ -305,12 +305,12 @@ def _resources(table: str) -> Iterator[Resource]:
             yield _resource(GVK(group, version, kind), plural, words)
 
 
-def _resource(kind: GVK, plural: str, words: list[str]) -> Resource:
+def _resource(kind: GVK, plural: str, words: list[str]) -> VersionedResource:
     named = dict(word.split("=") for word in words if "=" in word)
     stored = GVK(kind.group, _STORED_VERSIONS.get(plural, kind.version), kind.kind)
     if "core" in words:
         stored = GVK("", "v1", kind.kind)
-    return Resource(
+    return VersionedResource(
         kind=kind,
         plural=plural,
         singular=kind.kind.lower(),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kube_lab_server.catalogue.resource_rules import BuiltinRules, Rules
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.kind_names import GVK, Json
 
 
@@ -52,7 +52,7 @@ class Served:
         terminating: whether its definition is being deleted, so that nothing may be created.
     """
 
-    resource: Resource
+    resource: VersionedResource
     rules: Rules
     columns: Columns
     stored_by: Rules | None = None
@@ -63,7 +63,7 @@ class Served:
 
 
 @dataclass
-class Group:
+class ApiGroup:
     """An API group; versions in order of preference."""
 
     name: str
@@ -79,9 +79,9 @@ class Registry:
 
     def __init__(self, rules_of: Callable[[GVK], BuiltinRules]) -> None:
         self.rules_of = rules_of
-        self._groups: dict[str, Group] = {"": Group("")}
+        self._groups: dict[str, ApiGroup] = {"": ApiGroup("")}
         for name, versions in GROUPS:
-            self._groups[name] = Group(name, {version: {} for version in versions})
+            self._groups[name] = ApiGroup(name, {version: {} for version in versions})
         for resource in RESOURCES:
             versions_of = self._groups[resource.group].versions.setdefault(resource.version, {})
             versions_of[resource.plural] = Served(
@@ -101,11 +101,11 @@ class Registry:
         """Tell whether the group is one of Kubernetes' own."""
         return group in self._builtin
 
-    def group(self, name: str) -> Group | None:
+    def group(self, name: str) -> ApiGroup | None:
         """Return the group called *name*."""
         return self._groups.get(name)
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ApiGroup]:
         """Return the named groups: built-in ones in their order, then custom ones by name."""
         custom = sorted(name for name in self._groups if name not in self._builtin)
         named = [name for name in self._groups if name in self._builtin and name]
@@ -126,7 +126,7 @@ class Registry:
 
     def install(self, group: str, plural: str, served: list[Served]) -> None:
         """Serve a custom resource in exactly the versions given; none removes it."""
-        target = self._groups.setdefault(group, Group(group))
+        target = self._groups.setdefault(group, ApiGroup(group))
         for resources in target.versions.values():
             resources.pop(plural, None)
         for entry in served:

@@ -12,7 +12,7 @@ from kube_lab_server.kind_names import GVK
 from kube_lab_server.schema.builtin_types import BUILTIN
 
 if TYPE_CHECKING:
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.kind_names import Json
 
 # Field of an Event of events.k8s.io to the field of a core Event.
@@ -32,16 +32,16 @@ _FORMS: Final = {
 _CORE_EVENT_FIELDS: Final = {core: new for new, core in _EVENT_FIELDS.items()}
 
 
-def is_converted(resource: Resource) -> bool:
+def is_converted(resource: VersionedResource) -> bool:
     """Tell whether objects of *resource* are stored in another form."""
     return _form(resource) is not None
 
 
-def _form(resource: Resource) -> str | None:
+def _form(resource: VersionedResource) -> str | None:
     return _FORMS.get(resource.kind)
 
 
-def from_stored(resource: Resource, obj: Json) -> Json:
+def from_stored(resource: VersionedResource, obj: Json) -> Json:
     """Return a stored object as one of *resource*'s kind and version."""
     match _form(resource):
         case "event":
@@ -52,7 +52,7 @@ def from_stored(resource: Resource, obj: Json) -> Json:
             return obj
 
 
-def to_stored(resource: Resource, obj: Json) -> Json:
+def to_stored(resource: VersionedResource, obj: Json) -> Json:
     """Return an object of *resource*'s kind and version as it is stored."""
     match _form(resource):
         case "event":

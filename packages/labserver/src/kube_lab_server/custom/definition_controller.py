@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kube_lab_server.catalogue.resources import SCALE, Habits, Resource, ScalePaths, Subresource
+from kube_lab_server.catalogue.resources import (
+    SCALE,
+    Habits,
+    ScalePaths,
+    Subresource,
+    VersionedResource,
+)
 from kube_lab_server.catalogue.served_resources import Served, version_priority
 from kube_lab_server.catalogue.tables import CustomColumns
 from kube_lab_server.custom.custom_rules import CustomRules
@@ -30,9 +36,9 @@ from kube_lab_server.store.store import ChangeType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
-    from kube_lab_server.store.store import Change, Stored
+    from kube_lab_server.store.store import StoreChange, Stored
 
 _PART = ("get", "patch", "update")
 
@@ -40,7 +46,7 @@ _PART = ("get", "patch", "update")
 class DefinitionController:
     """Keeps what is served in step with the stored definitions."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
         self._changed: dict[str, None] = {}
         self._removed: list[Json] = []
@@ -51,7 +57,7 @@ class DefinitionController:
             self._changed[stored.key.name] = None
         self.settle()
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoreChange) -> None:
         if change.type is ChangeType.DELETED:
             self._removed.append(change.now.obj)
             self._terminating.discard(change.now.key.name)
@@ -191,7 +197,7 @@ def _served(definition: Json, version: Json, rules: Mapping[str, CustomRules]) -
     kind = _kind(definition, version)
     parts = version.get("subresources") or {}
     stored = storage_version(definition)
-    resource = Resource(
+    resource = VersionedResource(
         kind=kind,
         plural=names["plural"],
         singular=names.get("singular", ""),

@@ -20,7 +20,7 @@ from kube_lab_server.wire.negotiation import (
     MEDIA_TYPES,
     PROTOBUF_TYPE,
     YAML_TYPE,
-    Document,
+    BodyDocument,
     MalformedYaml,
     media_type,
     read_yaml,
@@ -52,16 +52,16 @@ class _Target(NamedTuple):
     custom: bool
 
 
-def read_body(call: Call, kind: GVK) -> Document:
+def read_body(call: Call, kind: GVK) -> BodyDocument:
     """Read the body, which should be a *kind*; refuse media types that are not understood."""
     sent = media_type(call.headers.get("Content-Type")) or JSON_TYPE
     if sent == YAML_TYPE:
         return read_yaml(call.body)
     if sent == PROTOBUF_TYPE and has_protobuf_form(kind):
-        return Document(read_protobuf(call.body, assumed=kind))
+        return BodyDocument(read_protobuf(call.body, assumed=kind))
     if sent != JSON_TYPE:
         raise unsupported_media_type(accepted_types(MEDIA_TYPES))
-    return Document(read_json(call.body))
+    return BodyDocument(read_json(call.body))
 
 
 def accepted_types(types: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ def decode_object(
     return rules.complete(obj)
 
 
-def _read_object(call: Call, target: _Target) -> Document:
+def _read_object(call: Call, target: _Target) -> BodyDocument:
     """Read the body, which must be an object that tells its kind if it has to."""
     try:
         document = read_body(call, target.kind)
@@ -120,7 +120,7 @@ def _read_object(call: Call, target: _Target) -> Document:
             raise bad_request(_unrecognized(target, _not_text(member, value[member]), call.body))
     if target.custom and not value.get("kind"):
         raise bad_request(_kindless(target, call.body))
-    return Document(value, document.repeated)
+    return BodyDocument(value, document.repeated)
 
 
 def _warn_of_other_version(call: Call, obj: Json, kind: GVK) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.access.authentication import User
     from kube_lab_server.catalogue.resource_rules import Rules
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.catalogue.served_resources import Served
     from kube_lab_server.kind_names import GVK, Json
     from kube_lab_server.store.store import Stored
@@ -51,7 +51,7 @@ class Call:
     representation: Representation = PLAIN
     warnings: list[str] = field(default_factory=list)
     now: Callable[[], datetime] = _epoch
-    resource: Resource = field(init=False, repr=False)
+    resource: VersionedResource = field(init=False, repr=False)
     rules: Rules = field(init=False, repr=False)
 
     def serve(self, served: Served) -> None:
@@ -138,7 +138,7 @@ class Chunks(Protocol):
 
 
 @dataclass
-class Stream:
+class StreamedAnswer:
     """An answer that goes on: chunks until the source ends."""
 
     chunks: Chunks

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from kube_lab_server.patching import Endpoint, reset_fields, track_update, with_managed_fields
+from kube_lab_server.patching import WriteEndpoint, reset_fields, track_update, with_managed_fields
 from kube_lab_server.wire.refusals import bad_request
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.catalogue.resource_rules import Rules
     from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import GVK, Json
     from kube_lab_server.wire.request_options import WriteOptions
 
@@ -113,7 +113,7 @@ def in_namespace(obj: Json, namespace: str) -> Json:
     return with_metadata(obj, namespace=namespace or None)
 
 
-def endpoint_of(call: Call) -> Endpoint:
+def endpoint_of(call: Call) -> WriteEndpoint:
     """Return where the request comes in."""
     custom = call.resource.custom
     has_status = custom and call.resource.subresource("status") is not None
@@ -121,8 +121,8 @@ def endpoint_of(call: Call) -> Endpoint:
 
 
 @lru_cache(maxsize=1024)
-def _endpoint(rules: Rules, kind: GVK, part: str, custom_status: bool) -> Endpoint:
-    return Endpoint(
+def _endpoint(rules: Rules, kind: GVK, part: str, custom_status: bool) -> WriteEndpoint:
+    return WriteEndpoint(
         gvk=kind,
         root=rules.root,
         empty={"apiVersion": kind.api_version, "kind": kind.kind, **rules.empty()},
@@ -136,7 +136,9 @@ def manager_of(call: Call, options: WriteOptions) -> str:
     return options.field_manager or call.user_agent_manager
 
 
-def track(state: State, call: Call, live: Json | None, new: Json, options: WriteOptions) -> Json:
+def track(
+    state: ServerState, call: Call, live: Json | None, new: Json, options: WriteOptions
+) -> Json:
     """Return *new* with what it changes of *live* credited to the request's manager."""
     entries = track_update(
         live,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kube_lab_server.handling.call import Call
     from kube_lab_server.kind_names import Json
     from kube_lab_server.store.store import ChangeType, Stored
-    from kube_lab_server.wire.refusals import Refusal
+    from kube_lab_server.wire.refusals import RequestRefusal
 
 
 _INCLUDED: Final = ("", "None", "Metadata", "Object")
@@ -185,7 +185,7 @@ def event_text(kind: str, obj: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListPage:
     """A page of objects with the metadata of its list."""
 
     items: list[Stored]
@@ -199,7 +199,7 @@ def encode(document: Json, *, as_yaml: bool = False) -> bytes:
     return msgspec.json.encode(document)
 
 
-def refusal_reply(refusal: Refusal, accept: str | None) -> Reply:
+def refusal_reply(refusal: RequestRefusal, accept: str | None) -> Reply:
     """Return the answer that says no, in JSON if the client's wishes cannot be understood."""
     clauses = parse_accept(accept)
     as_yaml = bool(clauses) and clauses[0].type == YAML_TYPE
@@ -223,7 +223,7 @@ def object_reply(call: Call, status: int, stored: Stored) -> Reply:
     return Reply(status, call.encoded(stored))
 
 
-def list_reply(call: Call, listing: Listing) -> Reply:
+def list_reply(call: Call, listing: ListPage) -> Reply:
     """Return an answer of a list; items of built-in lists do not repeat their kind."""
     if call.representation.view:
         return document_reply(call, 200, view_list(call, listing.items, listing.metadata))

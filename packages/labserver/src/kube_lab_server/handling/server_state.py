@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from datetime import datetime
     from random import Random
 
-    from kube_lab_server.access.authentication import Authenticator, Signer
+    from kube_lab_server.access.authentication import Signer, TokenAuthenticator
     from kube_lab_server.access.authorization import Authorizer
     from kube_lab_server.catalogue.resource_rules import Rules
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.catalogue.served_resources import Registry
     from kube_lab_server.kind_names import GVK, Json
-    from kube_lab_server.store.store import Store, Stored
+    from kube_lab_server.store.store import Stored, VersionedStore
     from numakube.api.kubelet_config import KubeletConfiguration
 
 
@@ -89,12 +89,12 @@ async def _nothing_to_wait_for() -> None:
 
 
 @dataclass
-class State:
+class ServerState:
     """The parts of a server that handlers work with."""
 
-    store: Store
+    store: VersionedStore
     registry: Registry
-    authenticator: Authenticator
+    authenticator: TokenAuthenticator
     authorizer: Authorizer
     signer: Signer
     now: Callable[[], datetime]
@@ -137,6 +137,6 @@ class State:
         """Return the rules of a built-in kind, served by a path of its own or not."""
         return self.registry.rules_of(kind)
 
-    def find(self, resource: Resource, namespace: str, name: str) -> Stored | None:
+    def find(self, resource: VersionedResource, namespace: str, name: str) -> Stored | None:
         """Return the stored object of *resource* with that name."""
         return self.store.get(Key(resource.shelf, namespace, name))

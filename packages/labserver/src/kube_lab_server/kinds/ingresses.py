@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kube_lab_server.kinds.kind_rules import (
-    Admission,
+    KindAdmission,
     KindRules,
     PartRules,
     annotation_of,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kube_lab_server.kind_names import Json, JsonValue
-    from kube_lab_server.kinds.kind_rules import ClusterView, Refused
+    from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView
 
 
 def _ingress(obj: Json, now: datetime) -> list[JsonValue]:
@@ -242,7 +242,7 @@ _DEFAULT_INGRESS_CLASS: Final = "ingressclass.kubernetes.io/is-default-class"
 _OLD_INGRESS_CLASS: Final = "kubernetes.io/ingress.class"
 
 
-def set_ingress_class(ingress: Json, view: ClusterView) -> Refused | None:
+def set_ingress_class(ingress: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give an ingress that names no class the default class."""
     spec = ingress.get("spec") or {}
     if spec.get("ingressClassName") is not None or annotation_of(ingress, _OLD_INGRESS_CLASS):
@@ -259,7 +259,7 @@ def set_ingress_class(ingress: Json, view: ClusterView) -> Refused | None:
 
 INGRESS: Final = KindRules(
     table=INGRESS_TABLE,
-    admission=Admission(create=(set_ingress_class,)),
+    admission=KindAdmission(create=(set_ingress_class,)),
     warn=_warn_ingress,
     counted=("spec",),
     parts={"status": PartRules(check=_check_ingress_status, warn=warn_of_balancer)},

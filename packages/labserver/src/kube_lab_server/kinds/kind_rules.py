@@ -41,7 +41,7 @@ class ClusterView(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class AdmissionRefused:
     """Why admission refuses.
 
     Attributes:
@@ -58,8 +58,8 @@ ChangeFrom: TypeAlias = Callable[[Json, Json], None]
 Check: TypeAlias = Callable[[Json], list[FieldError]]
 CheckChange: TypeAlias = Callable[[Json, Json], list[FieldError]]
 Warn: TypeAlias = Callable[[Json, Json | None], list[str]]
-Step: TypeAlias = Callable[[Json, ClusterView], Refused | None]
-ChangeStep: TypeAlias = Callable[[Json, Json, ClusterView], Refused | None]
+Step: TypeAlias = Callable[[Json, ClusterView], AdmissionRefused | None]
+ChangeStep: TypeAlias = Callable[[Json, Json, ClusterView], AdmissionRefused | None]
 
 
 def leave(obj: Json) -> None:
@@ -138,7 +138,7 @@ class PartRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admission:
+class KindAdmission:
     """What admission does with objects of a kind, looking at other objects, by the plugins' order.
 
     Steps of ``create`` and ``update`` add to the object that they are given, or say why it is
@@ -209,7 +209,7 @@ class KindRules:
     rechecks_twice: bool = False
     warn: Warn = _stay_silent
     version_notes: frozenset[str] = frozenset()
-    admission: Admission = field(default_factory=Admission)
+    admission: KindAdmission = field(default_factory=KindAdmission)
     table: Table = PLAIN_TABLE
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kube_lab_server.kinds.kind_rules import KindRules, Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused, KindRules
 from kube_lab_server.kinds.pod.pod_admission import Amounts, amounts_of, sum_containers
 from numakube.api import resource_names as resources
 from numakube.api.field_errors import (
@@ -171,7 +171,7 @@ LIMIT_RANGE: Final = KindRules(
 )
 
 
-def set_limits(pod: Json, view: ClusterView) -> Refused | None:
+def set_limits(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give containers the default requests and limits of their namespace."""
     for limit_range in _limit_ranges(pod, view):
         requests: dict[str, str] = {}
@@ -213,7 +213,7 @@ def _complete(
             yield f"{', '.join(added)} {side[:-1]} for {label} {container.get('name') or ''}"
 
 
-def check_pod_limits(pod: Json, view: ClusterView) -> Refused | None:
+def check_pod_limits(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Refuse a pod outside the bounds of its namespace."""
     spec = pod["spec"]
     for limit_range in _limit_ranges(pod, view):
@@ -227,7 +227,7 @@ def check_pod_limits(pod: Json, view: ClusterView) -> Refused | None:
             elif limit.get("type") == "Pod":
                 wrong += _outside(limit, _of_pod(spec, "requests"), _of_pod(spec, "limits"))
         if wrong:
-            return Refused(aggregate(wrong))
+            return AdmissionRefused(aggregate(wrong))
     return None
 
 
@@ -237,7 +237,7 @@ def _of_pod(spec: Json, side: str) -> Amounts:
     return total | {name: amount for name, amount in own.items() if is_pod_level(name)}
 
 
-def check_claim_limits(claim: Json, view: ClusterView) -> Refused | None:
+def check_claim_limits(claim: Json, view: ClusterView) -> AdmissionRefused | None:
     """Refuse a claim outside the bounds of its namespace."""
     requests = amounts_of(claim.get("spec"), "requests")
     for limit_range in _limit_ranges(claim, view):
@@ -249,7 +249,7 @@ def check_claim_limits(claim: Json, view: ClusterView) -> Refused | None:
             for name, most in _amounts(limit, "max"):
                 wrong += _request_above(kind, name, most, requests)
         if wrong:
-            return Refused(aggregate(wrong))
+            return AdmissionRefused(aggregate(wrong))
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kube_lab_server.kinds.kind_rules import Admission, KindRules, PartRules, keep_spec
+from kube_lab_server.kinds.kind_rules import KindAdmission, KindRules, PartRules, keep_spec
 from kube_lab_server.kinds.node_checks import validate_taints
 from kube_lab_server.kinds.pod.pod_admission import NOT_READY
 from kube_lab_server.kinds.table_columns import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kube_lab_server.kind_names import Json, JsonValue
-    from kube_lab_server.kinds.kind_rules import ClusterView, Refused
+    from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView
 
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
@@ -191,7 +191,7 @@ def _prepare_status(new: Json, old: Json, now: str) -> None:
             (new.get("status") or {}).pop(field, None)
 
 
-def add_not_ready_taint(node: Json, view: ClusterView) -> Refused | None:
+def add_not_ready_taint(node: Json, view: ClusterView) -> AdmissionRefused | None:
     """Keep pods off a node until its life cycle says that it is ready."""
     del view
     spec = node.setdefault("spec", {})
@@ -203,7 +203,7 @@ def add_not_ready_taint(node: Json, view: ClusterView) -> Refused | None:
 
 NODE: Final = KindRules(
     table=NODE_TABLE,
-    admission=Admission(create=(add_not_ready_taint,)),
+    admission=KindAdmission(create=(add_not_ready_taint,)),
     namespaced=False,
     parts={"status": PartRules(prepare=_prepare_status, check=_check_change)},
     creates_status=True,

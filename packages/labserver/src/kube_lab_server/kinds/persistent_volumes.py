@@ -6,7 +6,7 @@ import posixpath
 from typing import TYPE_CHECKING, Final
 
 from kube_lab_server.kinds.kind_rules import (
-    Admission,
+    KindAdmission,
     KindRules,
     PartRules,
     annotation_of,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kube_lab_server.kind_names import Json, JsonValue
-    from kube_lab_server.kinds.kind_rules import ClusterView, Refused
+    from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView
     from kube_lab_server.kinds.pod.volume_sources import SourceCheck
 
 
@@ -318,14 +318,14 @@ _OLD_DEFAULT_STORAGE_CLASS: Final = "storageclass.beta.kubernetes.io/is-default-
 _OLD_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
-def protect_volume(volume: Json, view: ClusterView) -> Refused | None:
+def protect_volume(volume: Json, view: ClusterView) -> AdmissionRefused | None:
     """Let a persistent volume be deleted only when nothing uses it."""
     del view
     _add_finalizer(volume, "kubernetes.io/pv-protection")
     return None
 
 
-def protect_claim(claim: Json, view: ClusterView) -> Refused | None:
+def protect_claim(claim: Json, view: ClusterView) -> AdmissionRefused | None:
     """Let a claim be deleted only when no pod uses it."""
     del view
     _add_finalizer(claim, "kubernetes.io/pvc-protection")
@@ -338,7 +338,7 @@ def _add_finalizer(obj: Json, name: str) -> None:
         obj["metadata"]["finalizers"] = [*finalizers, name]
 
 
-def set_storage_class(claim: Json, view: ClusterView) -> Refused | None:
+def set_storage_class(claim: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give a claim that names no class the newest default class."""
     annotations = claim["metadata"].get("annotations") or {}
     spec = claim.get("spec") or {}
@@ -357,7 +357,7 @@ def set_storage_class(claim: Json, view: ClusterView) -> Refused | None:
 
 PERSISTENT_VOLUME: Final = KindRules(
     table=PERSISTENT_VOLUME_TABLE,
-    admission=Admission(create=(protect_volume,)),
+    admission=KindAdmission(create=(protect_volume,)),
     namespaced=False,
     own_metadata_change=False,
     parts={"status": PartRules(prepare=_prepare_volume_status)},
@@ -496,7 +496,7 @@ def _warn_claim(claim: Json, old: Json | None) -> list[str]:
 
 PERSISTENT_VOLUME_CLAIM: Final = KindRules(
     table=PERSISTENT_VOLUME_CLAIM_TABLE,
-    admission=Admission(
+    admission=KindAdmission(
         create=(set_storage_class, protect_claim),
         check_create=(check_claim_limits,),
         check_update={"": check_claim_limits},

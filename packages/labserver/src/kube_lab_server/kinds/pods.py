@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kube_lab_server.kinds.kind_rules import (
-    Admission,
+    KindAdmission,
     KindRules,
     PartRules,
     json_diff,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kube_lab_server.kind_names import Json, JsonValue
-    from kube_lab_server.kinds.kind_rules import ClusterView, Refused
+    from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView
 
 
 _COLUMNS: Final = (
@@ -479,19 +479,19 @@ def _warn_status(pod: Json) -> list[str]:
     ]
 
 
-def _admit_changed(pod: Json, old: Json, view: ClusterView) -> Refused | None:
+def _admit_changed(pod: Json, old: Json, view: ClusterView) -> AdmissionRefused | None:
     keep_priority(pod, old)
     return add_tolerations(pod, view)
 
 
-def _limit_resized(pod: Json, old: Json, view: ClusterView) -> Refused | None:
+def _limit_resized(pod: Json, old: Json, view: ClusterView) -> AdmissionRefused | None:
     del old
     return set_limits(pod, view)
 
 
 POD: Final = KindRules(
     table=POD_TABLE,
-    admission=Admission(
+    admission=KindAdmission(
         create=(
             set_limits,
             set_priority,

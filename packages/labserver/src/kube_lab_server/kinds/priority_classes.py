@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kube_lab_server.kinds.kind_rules import Admission, ClusterView, KindRules, Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused, ClusterView, KindAdmission, KindRules
 from kube_lab_server.kinds.node_checks import DEPRECATED_LABELS, validate_tolerations
 from kube_lab_server.kinds.pod.pod_spec import PREEMPTION_POLICIES
 from kube_lab_server.kinds.table_columns import (
@@ -125,7 +125,7 @@ def _check_priority_change(new: Json, old: Json) -> list[FieldError]:
     return errors + immutable(after, before, "preemptionPolicy")
 
 
-def check_priority_class(found: Json, view: ClusterView) -> Refused | None:
+def check_priority_class(found: Json, view: ClusterView) -> AdmissionRefused | None:
     """Refuse a second default class."""
     if not found.get("globalDefault"):
         return None
@@ -134,13 +134,13 @@ def check_priority_class(found: Json, view: ClusterView) -> Refused | None:
         name = other["metadata"]["name"]
         if other.get("globalDefault") and name != own:
             rule = "is already marked as default. Only one default can exist"
-            return Refused(f"PriorityClass {name} {rule}")
+            return AdmissionRefused(f"PriorityClass {name} {rule}")
     return None
 
 
 PRIORITY_CLASS: Final = KindRules(
     table=PRIORITY_CLASS_TABLE,
-    admission=Admission(
+    admission=KindAdmission(
         check_create=(check_priority_class,), check_update={"": check_priority_class}
     ),
     namespaced=False,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Final
 
-from kube_lab_server.kinds.kind_rules import Refused, keep
+from kube_lab_server.kinds.kind_rules import AdmissionRefused, keep
 from kube_lab_server.kinds.value_checks import check_address, parse_address
 from numakube.api.field_errors import FieldError, duplicate, invalid, not_supported, required
 
@@ -202,17 +202,17 @@ _DUAL: Final = ("IPv4", "IPv6")
 _POLICY: Final = "spec.ipFamilyPolicy"
 
 
-def allocate_new(service: Json, view: ClusterView) -> Refused | None:
+def allocate_new(service: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give a new service what it needs."""
     spec = service["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     errors = _settle_families(spec, None) or _allocate_address(spec, view)
     errors = errors or _allocate_ports(spec, {}, view)
-    return Refused("", tuple(errors)) if errors else None
+    return AdmissionRefused("", tuple(errors)) if errors else None
 
 
-def allocate_changed(service: Json, old: Json, view: ClusterView) -> Refused | None:
+def allocate_changed(service: Json, old: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give a changed service what it needs now; what it has it keeps."""
     spec, before = service["spec"], old["spec"]
     _keep_allocated(spec, before)
@@ -221,7 +221,7 @@ def allocate_changed(service: Json, old: Json, view: ClusterView) -> Refused | N
     if not errors and before.get("type") == "ExternalName" != spec.get("type"):
         errors = _allocate_address(spec, view)
     errors = errors or _allocate_ports(spec, before, view)
-    return Refused("", tuple(errors)) if errors else None
+    return AdmissionRefused("", tuple(errors)) if errors else None
 
 
 def _keep_allocated(spec: Json, before: Json) -> None:

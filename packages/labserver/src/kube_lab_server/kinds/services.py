@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from kube_lab_server.kinds.endpoints import PROTOCOLS, check_endpoint_ip
-from kube_lab_server.kinds.kind_rules import Admission, KindRules, PartRules
+from kube_lab_server.kinds.kind_rules import KindAdmission, KindRules, PartRules
 from kube_lab_server.kinds.pod.container_environment import validate_port
 from kube_lab_server.kinds.service_addresses import (
     EXPOSED,
@@ -457,7 +457,7 @@ def _on_update(new: Json, old: Json) -> None:
 
 SERVICE: Final = KindRules(
     table=SERVICE_TABLE,
-    admission=Admission(create=(allocate_new,), update={"": allocate_changed}),
+    admission=KindAdmission(create=(allocate_new,), update={"": allocate_changed}),
     name_check=names.dns_1035_label,
     parts={"status": PartRules(check=_check_status, warn=warn_of_balancer)},
     default=_default,

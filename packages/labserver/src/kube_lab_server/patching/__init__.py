@@ -3,7 +3,7 @@
 Everything here is pure: documents go in, documents come out, and the arguments are never changed.
 """
 
-from kube_lab_server.patching.field_changes import ApplyConflict, Conflict
+from kube_lab_server.patching.field_changes import ApplyConflict, FieldConflict
 from kube_lab_server.patching.field_sets import reset_fields
 from kube_lab_server.patching.json_patch import (
     InapplicablePatch,
@@ -18,7 +18,7 @@ from kube_lab_server.patching.json_patch import (
 from kube_lab_server.patching.managed_fields import to_parent, to_scale
 from kube_lab_server.patching.server_side_apply import (
     Applied,
-    Endpoint,
+    WriteEndpoint,
     apply,
     keep_times,
     track_update,
@@ -29,13 +29,13 @@ from kube_lab_server.patching.strategic_merge_patch import strategic_merge_patch
 __all__ = [
     "Applied",
     "ApplyConflict",
-    "Conflict",
-    "Endpoint",
+    "FieldConflict",
     "InapplicablePatch",
     "MalformedPatch",
     "PatchError",
     "PatchFailure",
     "TooManyOperations",
+    "WriteEndpoint",
     "apply",
     "check_operations",
     "json_patch",

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kube_lab_server.patching.managed_fields import Manager, Shares
-    from kube_lab_server.patching.server_side_apply import Endpoint
+    from kube_lab_server.patching.server_side_apply import WriteEndpoint
     from kube_lab_server.schema.types import JsonValue, Type
 
 
@@ -290,7 +290,7 @@ def _type_below(kind: Type, element: str) -> Type:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class FieldConflict:
     """One field and one of its owners."""
 
     manager: Manager
@@ -305,7 +305,7 @@ class Conflict:
 class ApplyConflict(PatchError):
     """Others own what was applied: the answer is 409, with a cause for each conflict."""
 
-    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
+    def __init__(self, conflicts: tuple[FieldConflict, ...]) -> None:
         super().__init__(_describe(conflicts))
         self.conflicts = conflicts
 
@@ -326,20 +326,20 @@ def require_no_conflict(shares: Shares, changes: Comparison, actor: Manager) -> 
         raise ApplyConflict(_conflicts_of(contested))
 
 
-def _conflicts_of(contested: Mapping[Manager, FieldSet]) -> tuple[Conflict, ...]:
+def _conflicts_of(contested: Mapping[Manager, FieldSet]) -> tuple[FieldConflict, ...]:
     """Return a conflict for each place of each set.
 
     The server takes the managers in no particular order; here the last name comes first.
     """
     managers = sorted(contested, key=lambda manager: manager.identifier(), reverse=True)
     return tuple(
-        Conflict(manager, render(path))
+        FieldConflict(manager, render(path))
         for manager in managers
         for path in paths(contested[manager])
     )
 
 
-def _describe(conflicts: tuple[Conflict, ...]) -> str:
+def _describe(conflicts: tuple[FieldConflict, ...]) -> str:
     if len(conflicts) == 1:
         only = conflicts[0]
         return f"Apply failed with 1 conflict: {only.message}: {only.path}"
@@ -356,7 +356,7 @@ _CLIENT: Final = "kubectl"
 
 
 def allowed_conflicts(
-    conflict: ApplyConflict, live: dict[str, Any], *, manager: str, endpoint: Endpoint
+    conflict: ApplyConflict, live: dict[str, Any], *, manager: str, endpoint: WriteEndpoint
 ) -> bool:
     """Tell whether the annotation allows every conflict."""
     if manager != _CLIENT:

@@ -74,7 +74,7 @@ class Manager(NamedTuple):
         return f"{text} using {self.api_version}" if self.operation == UPDATE else text
 
 
-class Share(NamedTuple):
+class ManagerFields(NamedTuple):
     """The fields of one manager, in which version they are named, and when they last changed."""
 
     fields: FieldSet
@@ -82,7 +82,7 @@ class Share(NamedTuple):
     time: str | None = None
 
 
-Shares = dict[Manager, Share]
+Shares = dict[Manager, ManagerFields]
 
 
 def decode(entries: Iterable[dict[str, Any]] | None) -> Shares:
@@ -91,7 +91,9 @@ def decode(entries: Iterable[dict[str, Any]] | None) -> Shares:
     for index, entry in enumerate(entries or ()):
         _check_entry(entry, index)
         fields = from_wire(entry.get("fieldsV1") or {})
-        shares[manager_of(entry)] = Share(fields, str(entry["apiVersion"]), entry.get("time"))
+        shares[manager_of(entry)] = ManagerFields(
+            fields, str(entry["apiVersion"]), entry.get("time")
+        )
     return shares
 
 
@@ -154,7 +156,7 @@ def in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     )
 
 
-def _entry(manager: Manager, share: Share) -> dict[str, Any]:
+def _entry(manager: Manager, share: ManagerFields) -> dict[str, Any]:
     entry = {
         "manager": manager.name,
         "operation": manager.operation,
@@ -204,7 +206,7 @@ def to_scale(
     """Return the entries of the parent that own its *replicas*, as entries of its scale."""
     return encode(
         {
-            manager: Share(of_paths(REPLICAS_IN_SCALE), SCALE_VERSION, share.time)
+            manager: ManagerFields(of_paths(REPLICAS_IN_SCALE), SCALE_VERSION, share.time)
             for manager, share in decode(entries).items()
             if contains(share.fields, replicas)
         }
@@ -231,7 +233,7 @@ def to_parent(
             del in_scale[manager]
             shares[manager] = share
         elif left := difference(share.fields, of_paths(replicas)):
-            shares[manager] = Share(left, share.api_version, share.time)
+            shares[manager] = ManagerFields(left, share.api_version, share.time)
     for manager in in_scale:
-        shares[manager] = Share(of_paths(replicas), api_version, None)
+        shares[manager] = ManagerFields(of_paths(replicas), api_version, None)
     return encode(shares)

@@ -37,7 +37,7 @@ from kube_lab_server.patching.managed_fields import (
     UPDATE,
     MalformedManagedFields,
     Manager,
-    Share,
+    ManagerFields,
     Shares,
     cap_updaters,
     decode,
@@ -82,7 +82,7 @@ _UNOWNED: Final = of_paths(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class WriteEndpoint:
     """Where a write comes in.
 
     Attributes:
@@ -113,7 +113,12 @@ class Applied:
 
 
 def track_update(
-    live: dict[str, Any] | None, new: dict[str, Any], *, endpoint: Endpoint, manager: str, now: str
+    live: dict[str, Any] | None,
+    new: dict[str, Any],
+    *,
+    endpoint: WriteEndpoint,
+    manager: str,
+    now: str,
 ) -> list[dict[str, Any]]:
     """Return the ``managedFields`` of *new*, with which *manager* replaces *live*.
 
@@ -144,7 +149,7 @@ def _unconcerned(
     entries: list[dict[str, Any]],
     changes: Comparison,
     actor: Manager,
-    endpoint: Endpoint,
+    endpoint: WriteEndpoint,
 ) -> list[dict[str, Any]]:
     """Return the entries of *live* that stay as they are, which need not be decoded."""
     if entries is not live["metadata"].get("managedFields") or len(entries) >= MAX_UPDATERS:
@@ -163,7 +168,7 @@ def apply(
     live: dict[str, Any] | None,
     config: dict[str, Any],
     *,
-    endpoint: Endpoint,
+    endpoint: WriteEndpoint,
     manager: str,
     now: str,
     force: bool = False,
@@ -206,7 +211,7 @@ def apply(
     return Applied(with_managed_fields(result, encode(shares)), changed)
 
 
-def _check_config(config: dict[str, Any], endpoint: Endpoint) -> None:
+def _check_config(config: dict[str, Any], endpoint: WriteEndpoint) -> None:
     if type(endpoint.gvk).of(config) != endpoint.gvk:
         group, version, kind = type(endpoint.gvk).of(config)
         raise MalformedPatch(f"invalid object type: {group}/{version}, Kind={kind}")
@@ -221,7 +226,9 @@ def _check_config(config: dict[str, Any], endpoint: Endpoint) -> None:
         ) from None
 
 
-def _check_convertible(merged: dict[str, Any], config: dict[str, Any], endpoint: Endpoint) -> None:
+def _check_convertible(
+    merged: dict[str, Any], config: dict[str, Any], endpoint: WriteEndpoint
+) -> None:
     """Raise if a built-in type cannot take a value, such as a malformed quantity."""
     if not endpoint.root.openapi:
         return
@@ -235,7 +242,7 @@ def _check_convertible(merged: dict[str, Any], config: dict[str, Any], endpoint:
         )
 
 
-def _described(config: dict[str, Any], endpoint: Endpoint) -> str:
+def _described(config: dict[str, Any], endpoint: WriteEndpoint) -> str:
     metadata = config.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     gvk = endpoint.gvk
@@ -246,7 +253,7 @@ def _described(config: dict[str, Any], endpoint: Endpoint) -> str:
 
 
 def _entries_to_start_from(
-    live: dict[str, Any] | None, new: dict[str, Any], endpoint: Endpoint
+    live: dict[str, Any] | None, new: dict[str, Any], endpoint: WriteEndpoint
 ) -> list[dict[str, Any]]:
     """Return the entries that the client sent, or else those of the stored object.
 
@@ -267,7 +274,7 @@ def _updated(
     shares: Shares,
     *,
     actor: Manager,
-    endpoint: Endpoint,
+    endpoint: WriteEndpoint,
     now: str,
 ) -> Shares:
     """Let *actor* own what differs between *live* and *new*, and take it from all others."""
@@ -275,7 +282,7 @@ def _updated(
     return _credited(shares, changes, actor=actor, endpoint=endpoint, now=now)
 
 
-def _changes(live: dict[str, Any], new: dict[str, Any], endpoint: Endpoint) -> Comparison:
+def _changes(live: dict[str, Any], new: dict[str, Any], endpoint: WriteEndpoint) -> Comparison:
     """Return what differs between *live* and *new*, and is not reset anyway.
 
     Nothing changes hands if an object does not fit its type: whether it may be stored is for
@@ -291,7 +298,7 @@ def _changes(live: dict[str, Any], new: dict[str, Any], endpoint: Endpoint) -> C
 
 
 def _credited(
-    shares: Shares, changes: Comparison, *, actor: Manager, endpoint: Endpoint, now: str
+    shares: Shares, changes: Comparison, *, actor: Manager, endpoint: WriteEndpoint, now: str
 ) -> Shares:
     """Let *actor* own what changed, and take it from all others."""
     shares = _without_changed(_known(shares, endpoint), changes, spared=None)
@@ -301,11 +308,11 @@ def _credited(
     previous = shares[actor].fields if actor in shares else {}
     return {
         **shares,
-        actor: Share(union(taken, previous), endpoint.gvk.api_version, now),
+        actor: ManagerFields(union(taken, previous), endpoint.gvk.api_version, now),
     }
 
 
-def _known(shares: Shares, endpoint: Endpoint) -> Shares:
+def _known(shares: Shares, endpoint: WriteEndpoint) -> Shares:
     if endpoint.versions is None:
         return dict(shares)
     return {m: s for m, s in shares.items() if s.api_version in endpoint.versions}
@@ -328,7 +335,7 @@ def _applied(
     shares: Shares,
     *,
     actor: Manager,
-    endpoint: Endpoint,
+    endpoint: WriteEndpoint,
     force: bool,
 ) -> tuple[dict[str, Any], Shares]:
     """Return the merged object and who owns what of it."""
@@ -336,7 +343,7 @@ def _applied(
     shares = _known(shares, endpoint)
     last = shares.get(actor)
     owned = recursive_difference(field_set(root, config), endpoint.ignored)
-    shares[actor] = Share(owned, endpoint.gvk.api_version, last.time if last else None)
+    shares[actor] = ManagerFields(owned, endpoint.gvk.api_version, last.time if last else None)
     merged = merge(root, live, config)
     if last is not None and last.fields:
         merged = _pruned(root, merged, shares, last.fields)

@@ -86,7 +86,7 @@ PACKAGES: Final = (
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TypeInfo:
+class BuiltinTypeInfo:
     """The type of a built-in kind: a `kube_lab_server.kind_names.TypeInfo`."""
 
     gvk: GVK
@@ -103,9 +103,9 @@ class TypeInfo:
 
 CATALOGUE: Final[Catalogue] = build(PACKAGES)
 
-BUILTIN: Final[Mapping[GVK, TypeInfo]] = MappingProxyType(
+BUILTIN: Final[Mapping[GVK, BuiltinTypeInfo]] = MappingProxyType(
     {
-        gvk: TypeInfo(gvk, struct)
+        gvk: BuiltinTypeInfo(gvk, struct)
         for package, struct in CATALOGUE.resources
         for gvk in (GVK(package.group, package.version, struct.name),)
     }

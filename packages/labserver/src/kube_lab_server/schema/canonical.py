@@ -10,7 +10,7 @@ stored is canonical already, and taken over as it is.
 
 How Go reads each kind of scalar, and how it writes it again. `read` returns the value as the
 server would print it. A value of a wrong JSON type is a `Mismatch`: Go goes on decoding and
-reports the first one. A text that a type cannot parse is `Unreadable`: Go stops there, and that
+reports the first one. A text that a type cannot parse is `UnreadableText`: Go stops there, and that
 error hides any mismatch before it.
 """
 
@@ -62,7 +62,7 @@ class Mismatch(InvalidValue):
         self.final = final
 
 
-class Unreadable(InvalidValue):
+class UnreadableText(InvalidValue):
     """A text that the field's type cannot parse; the message is Go's."""
 
 
@@ -138,12 +138,12 @@ def _quantity(_: Scalar, value: object) -> str:
     if isinstance(value, FloatText):
         value = value.text
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        raise Unreadable(FORMAT_WRONG)
+        raise UnreadableText(FORMAT_WRONG)
     try:
         return _quantity_text(value.strip() if isinstance(value, str) else value)
     except InvalidValue as error:
         known = (text for text in (NUMERIC_WRONG, SUFFIX_WRONG) if str(error).endswith(text))
-        raise Unreadable(next(known, FORMAT_WRONG)) from error
+        raise UnreadableText(next(known, FORMAT_WRONG)) from error
 
 
 @lru_cache(maxsize=4096, typed=True)
@@ -167,7 +167,7 @@ def _time(scalar: Scalar, value: object) -> str:
     try:
         return canonical(value)
     except InvalidValue as error:
-        raise Unreadable(str(error)) from error
+        raise UnreadableText(str(error)) from error
 
 
 # Objects that are written in one second have the same times.
@@ -181,7 +181,7 @@ def _bytes(scalar: Scalar, value: object) -> str:
     try:
         b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Unreadable(f"illegal base64 data at input byte {_illegal_byte(value)}") from None
+        raise UnreadableText(f"illegal base64 data at input byte {_illegal_byte(value)}") from None
     return text
 
 

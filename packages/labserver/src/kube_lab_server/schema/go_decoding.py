@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kube_lab_server.kind_names import Problems
-from kube_lab_server.schema.canonical import Mismatch, Unreadable, json_type, read, reader_of
+from kube_lab_server.schema.canonical import Mismatch, UnreadableText, json_type, read, reader_of
 from kube_lab_server.schema.jsontext import RepeatedKeys
 from kube_lab_server.schema.types import (
     Field,
@@ -133,7 +133,7 @@ def _scalar_test(kind: Scalar) -> _Test:
     def test(value: object) -> bool:
         try:
             read(kind, value)
-        except (Mismatch, Unreadable):
+        except (Mismatch, UnreadableText):
             return False
         return True
 
@@ -259,7 +259,7 @@ class _Decoder:
             read(kind, value)
         except Mismatch as mismatch:
             self._save(mismatch)
-        except Unreadable as unreadable:
+        except UnreadableText as unreadable:
             raise _Stopped(str(unreadable)) from unreadable
 
     def _save(self, mismatch: Mismatch) -> None:
@@ -389,7 +389,7 @@ def _convert_scalar(kind: Scalar, value: JsonValue) -> None:
     except Mismatch as mismatch:
         wanted = f"Go value of type {mismatch.wanted}"
         raise _Unfit(f"json: cannot unmarshal {mismatch.found} into {wanted}") from None
-    except Unreadable as unreadable:
+    except UnreadableText as unreadable:
         prefix = "error decoding from json: " if kind.kind is ScalarKind.BYTES else ""
         raise _Unfit(f"{prefix}{unreadable}") from None
 

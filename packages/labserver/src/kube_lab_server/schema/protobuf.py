@@ -228,7 +228,7 @@ def _signed(value: int, bits: int = 64) -> int:
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
-class _Place(NamedTuple):
+class _FieldPlace(NamedTuple):
     """Where a field stands: under *number*, in the message that the numbers *outer* lead to."""
 
     field: Field
@@ -236,12 +236,12 @@ class _Place(NamedTuple):
     number: int
 
 
-def _places(root: Struct) -> list[_Place]:
+def _places(root: Struct) -> list[_FieldPlace]:
     """Return where the fields of *root* stand, worked out once."""
-    known: list[_Place] | None = root.__dict__.get("_protobuf_places")
+    known: list[_FieldPlace] | None = root.__dict__.get("_protobuf_places")
     if known is None:
         numbered = (field for field in root.fields.values() if field.number)
-        known = [_Place(field, field.number[:-1], field.number[-1]) for field in numbered]
+        known = [_FieldPlace(field, field.number[:-1], field.number[-1]) for field in numbered]
         root.__dict__["_protobuf_places"] = known
     return known
 

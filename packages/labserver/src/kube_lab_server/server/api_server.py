@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final, Self
 from aiohttp import web
 
 from kube_lab_server.access.authentication import (
-    Authenticator,
     Authority,
     Signer,
+    TokenAuthenticator,
     User,
     server_context,
 )
@@ -43,12 +43,12 @@ from kube_lab_server.catalogue.served_resources import Registry
 from kube_lab_server.custom.custom_rules import DefinitionRules
 from kube_lab_server.custom.definition_controller import DefinitionController
 from kube_lab_server.handling.object_meta import new_uid, timestamp
-from kube_lab_server.handling.server_state import State
+from kube_lab_server.handling.server_state import ServerState
 from kube_lab_server.schema.builtin_types import BUILTIN
 from kube_lab_server.server.http_front import MAX_BODY, Front
 from kube_lab_server.server.inside_calls import InsideAnswer, InsideRequest, answer_inside
 from kube_lab_server.store.journal import Journal
-from kube_lab_server.store.store import ChangeType, Key, Store
+from kube_lab_server.store.store import ChangeType, Key, VersionedStore
 from kube_lab_server.subresources.account_tokens import ServiceAccountTokens
 from numakube.http import SERVER_LOG, PlainRequests
 from numakube.values.hosts import is_loopback
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.faults import Faults
     from kube_lab_server.kind_names import GVK, Json
-    from kube_lab_server.store.store import Change
+    from kube_lab_server.store.store import StoreChange
 
 
 EVENT_LIFETIME: Final = timedelta(hours=1)
@@ -79,7 +79,7 @@ _SHELF: Final = "events"
 class EventExpiry:
     """Removes events that have not been written for an hour, and the oldest of too many."""
 
-    def __init__(self, state: State, *, most: int = MOST_EVENTS) -> None:
+    def __init__(self, state: ServerState, *, most: int = MOST_EVENTS) -> None:
         self._state = state
         self._most = most
         written = state.now()
@@ -98,7 +98,7 @@ class EventExpiry:
         ):
             self._state.store.remove(next(iter(written)))
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StoreChange) -> None:
         key = change.now.key
         self._written.pop(key, None)
         if change.type is not ChangeType.DELETED:
@@ -108,7 +108,7 @@ class EventExpiry:
 _NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease", "default")
 
 
-def bootstrap(state: State) -> None:
+def bootstrap(state: ServerState) -> None:
     """Create what is missing of the objects that every cluster has."""
     for name in _NAMESPACES:
         _ensure(state, "namespaces", _namespace(name))
@@ -155,7 +155,7 @@ def _priority_classes() -> Iterator[Json]:
         }
 
 
-def _ensure(state: State, shelf: str, obj: Json) -> None:
+def _ensure(state: ServerState, shelf: str, obj: Json) -> None:
     key = Key(shelf, "", obj["metadata"]["name"])
     if state.store.get(key) is not None:
         return
@@ -222,11 +222,11 @@ class ApiServer:
         self._for_pods = for_pods
         self._data = data
         self._faults = faults
-        store = Store()
-        self.state = State(
+        store = VersionedStore()
+        self.state = ServerState(
             store=store,
             registry=Registry(partial(_rules, now=lambda: timestamp(now()), gates=gates)),
-            authenticator=Authenticator(users or {}, anonymous=anonymous),
+            authenticator=TokenAuthenticator(users or {}, anonymous=anonymous),
             authorizer=RoleBasedAccess(store) if rbac else AllowEverything(),
             signer=Signer(secrets.token_bytes(32)),
             now=now,

@@ -16,12 +16,12 @@ from aiohttp import web
 from multidict import CIMultiDict, MultiDict, MultiDictProxy
 
 from kube_lab_server.access.authorization import acting_user, action_of, denied
-from kube_lab_server.handling.call import Awaited, Call, Reply, Stream, json_reply
+from kube_lab_server.handling.call import Awaited, Call, Reply, StreamedAnswer, json_reply
 from kube_lab_server.handling.object_views import refusal_reply
 from kube_lab_server.server import router
 from kube_lab_server.store.journal import NotKept
 from kube_lab_server.wire.refusals import (
-    Refusal,
+    RequestRefusal,
     bad_request,
     failed,
     injected,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy, MultiMapping
 
     from kube_lab_server.faults import Faults
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from numakube.http import Answer, Answered, Head
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -54,7 +54,7 @@ _READING: Final = ("GET", "HEAD", "OPTIONS")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-class Asked(NamedTuple):
+class RequestHead(NamedTuple):
     """A request as far as it decides the answer."""
 
     method: str
@@ -66,7 +66,7 @@ class Asked(NamedTuple):
 class Front:
     """Answers the HTTP requests of a server; a *private* one is for this machine alone."""
 
-    def __init__(self, state: State, faults: Faults | None, *, private: bool) -> None:
+    def __init__(self, state: ServerState, faults: Faults | None, *, private: bool) -> None:
         self._state = state
         self._faults = faults
         self._private = private
@@ -76,7 +76,7 @@ class Front:
         if self._faults is not None and (struck := await _strike(self._faults, request)):
             return struck
         warnings: list[str] = []
-        asked = Asked(request.method, request.path, request.query, request.headers)
+        asked = RequestHead(request.method, request.path, request.query, request.headers)
         reads = request.method in _READING
         try:
             body = await _body(request)
@@ -88,7 +88,7 @@ class Front:
                 reply = await reply.reply
         except Exception as error:
             reply = _refused(error, asked)
-        if isinstance(reply, Stream):
+        if isinstance(reply, StreamedAnswer):
             return await self._stream(request, reply)
         return _response(reply, warnings)
 
@@ -99,7 +99,7 @@ class Front:
         return None if may_strike or waits else self._answer_plainly
 
     def _answer_plainly(self, head: Head, body: bytes) -> Answered:
-        asked = Asked(head.method, head.path, _query(head.query), head.headers)
+        asked = RequestHead(head.method, head.path, _query(head.query), head.headers)
         warnings: list[str] = []
         try:
             reply = self._answer(asked, body, warnings)
@@ -111,7 +111,7 @@ class Front:
         response = response_of(reply.body, status=reply.status, headers=lines)
         return response if self._state.is_settled() else self._settled(asked, response)
 
-    async def _settled(self, asked: Asked, response: bytes) -> bytes:
+    async def _settled(self, asked: RequestHead, response: bytes) -> bytes:
         try:
             await self._state.settled()
         except Exception as error:
@@ -119,7 +119,9 @@ class Front:
             return response_of(reply.body, status=reply.status)
         return response
 
-    def _answer(self, request: Asked, body: bytes, warnings: list[str]) -> Reply | Stream | Awaited:
+    def _answer(
+        self, request: RequestHead, body: bytes, warnings: list[str]
+    ) -> Reply | StreamedAnswer | Awaited:
         state = self._state
         if self._private and not names_this_machine(request.headers.get("Host", "")):
             # A page of the web, with a name of its own that it has point to 127.0.0.1.
@@ -144,7 +146,7 @@ class Front:
         )
         return router.answer(state, call)
 
-    async def _stream(self, request: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+    async def _stream(self, request: web.BaseRequest, stream: StreamedAnswer) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": stream.content_type})
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):  # a client that left is not an error
@@ -172,8 +174,8 @@ def _query(text: str) -> MultiDictProxy[str]:
     return MultiDictProxy(MultiDict((name, value) for name, _, value in pairs))
 
 
-def _refused(error: Exception, asked: Asked) -> Reply:
-    if isinstance(error, Refusal):
+def _refused(error: Exception, asked: RequestHead) -> Reply:
+    if isinstance(error, RequestRefusal):
         return refusal_reply(error, asked.headers.get("Accept"))
     if isinstance(error, NotKept):
         return refusal_reply(internal_error(str(error)), None)

@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from multidict import CIMultiDict, MultiDict
 
-from kube_lab_server.handling.call import Awaited, Call, Reply, Stream, json_reply
+from kube_lab_server.handling.call import Awaited, Call, Reply, StreamedAnswer, json_reply
 from kube_lab_server.server import router
 from kube_lab_server.store.journal import NotKept
-from kube_lab_server.wire.refusals import Refusal, internal_error
+from kube_lab_server.wire.refusals import RequestRefusal, internal_error
 from kube_lab_server.wire.request_options import parse_request
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.access.authentication import User
     from kube_lab_server.handling.call import Chunks
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
 
 
 class InsideRequest(NamedTuple):
@@ -47,7 +47,7 @@ class InsideAnswer:
         headers: the headers, warnings included.
     """
 
-    def __init__(self, reply: Reply | Stream, warnings: Sequence[str]) -> None:
+    def __init__(self, reply: Reply | StreamedAnswer, warnings: Sequence[str]) -> None:
         self._body = reply.body if isinstance(reply, Reply) else reply.chunks
         self.status = reply.status if isinstance(reply, Reply) else 200
         self.headers = _headers(reply, warnings)
@@ -69,7 +69,7 @@ class InsideAnswer:
             await self._body.aclose()
 
 
-async def answer_inside(state: State, user: User, request: InsideRequest) -> InsideAnswer:
+async def answer_inside(state: ServerState, user: User, request: InsideRequest) -> InsideAnswer:
     """Return the answer to a request of *user*, when what it changed is kept."""
     # Handling never waits; without this a busy client would keep everybody else waiting.
     await asyncio.sleep(0)
@@ -90,7 +90,7 @@ def _call(user: User, request: InsideRequest) -> Call:
     )
 
 
-async def _kept(state: State, call: Call) -> Reply | Stream | Awaited:
+async def _kept(state: ServerState, call: Call) -> Reply | StreamedAnswer | Awaited:
     if call.method == "GET":
         reply = _answered(state, call)
         await state.shown()
@@ -106,14 +106,14 @@ async def _kept(state: State, call: Call) -> Reply | Stream | Awaited:
     return reply
 
 
-def _answered(state: State, call: Call) -> Reply | Stream | Awaited:
+def _answered(state: ServerState, call: Call) -> Reply | StreamedAnswer | Awaited:
     try:
         return router.answer(state, call)
-    except Refusal as refusal:
+    except RequestRefusal as refusal:
         return json_reply(refusal.code, refusal.status, dict(refusal.headers))
 
 
-def _headers(reply: Reply | Stream, warnings: Sequence[str]) -> Mapping[str, str]:
+def _headers(reply: Reply | StreamedAnswer, warnings: Sequence[str]) -> Mapping[str, str]:
     headers = CIMultiDict(reply.headers if isinstance(reply, Reply) else ())
     headers["Content-Type"] = reply.content_type
     for warning in warnings:

@@ -12,9 +12,9 @@ from kube_lab_server.wire.refusals import method_not_allowed, no_such_resource, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kube_lab_server.catalogue.resources import Resource, Subresource
-    from kube_lab_server.catalogue.served_resources import Group, Registry, Served
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.catalogue.resources import Subresource, VersionedResource
+    from kube_lab_server.catalogue.served_resources import ApiGroup, Registry, Served
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import GVK, Json
 
 
@@ -56,12 +56,12 @@ def groups(registry: Registry, call: Call) -> Reply:
     return json_reply(200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed})
 
 
-def group_versions(group: Group) -> Reply:
+def group_versions(group: ApiGroup) -> Reply:
     """Answer ``/apis/GROUP``."""
     return json_reply(200, {"kind": "APIGroup", "apiVersion": "v1", **_group(group)})
 
 
-def group_resources(group: Group, version: str) -> Reply:
+def group_resources(group: ApiGroup, version: str) -> Reply:
     """Answer ``/api/v1`` or ``/apis/GROUP/VERSION``."""
     listed: Json = {"kind": "APIResourceList"}
     if group.name:
@@ -91,7 +91,7 @@ def _group_version(group: str, version: str) -> str:
     return f"{group}/{version}" if group else version
 
 
-def _group(group: Group) -> Json:
+def _group(group: ApiGroup) -> Json:
     versions = [
         {"groupVersion": _group_version(group.name, version), "version": version}
         for version in group.versions
@@ -107,11 +107,11 @@ def _listed_resources(served: Iterable[Served]) -> Iterator[Json]:
             yield _part(resource, part)
 
 
-def _verbs(resource: Resource) -> list[str]:
+def _verbs(resource: VersionedResource) -> list[str]:
     return list(_CUSTOM_VERBS if resource.custom else resource.verbs)
 
 
-def _resource(resource: Resource) -> Json:
+def _resource(resource: VersionedResource) -> Json:
     listed: Json = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -128,7 +128,7 @@ def _resource(resource: Resource) -> Json:
     return listed
 
 
-def _part(resource: Resource, part: Subresource) -> Json:
+def _part(resource: VersionedResource, part: Subresource) -> Json:
     listed: Json = {
         "name": f"{resource.plural}/{part.name}",
         "singularName": "",
@@ -141,7 +141,7 @@ def _part(resource: Resource, part: Subresource) -> Json:
     return listed
 
 
-def _aggregated(found: Iterable[Group]) -> Reply:
+def _aggregated(found: Iterable[ApiGroup]) -> Reply:
     items = [
         {
             "metadata": {"name": group.name} if group.name else {},
@@ -167,7 +167,7 @@ def _aggregated(found: Iterable[Group]) -> Reply:
     return reply
 
 
-def _described(resource: Resource) -> Json:
+def _described(resource: VersionedResource) -> Json:
     described: Json = {
         "resource": resource.plural,
         "responseKind": _response_kind(resource, resource.kind),
@@ -191,7 +191,7 @@ def _described(resource: Resource) -> Json:
     return described
 
 
-def _response_kind(resource: Resource, kind: GVK) -> Json:
+def _response_kind(resource: VersionedResource, kind: GVK) -> Json:
     """A built-in kind of the resource's own group and version is named by its kind alone."""
     if not resource.custom and kind[:2] == resource.kind[:2]:
         return {"group": "", "version": "", "kind": kind.kind}
@@ -218,7 +218,7 @@ VERSION: Final = {
 _ANY_METHOD: Final = ("apis", "healthz", "livez", "readyz")
 
 
-def answer_path(state: State, call: Call) -> Reply:
+def answer_path(state: ServerState, call: Call) -> Reply:
     """Answer a request for a path beside the resources."""
     path = call.info.path
     parts = path.strip("/").split("/")
@@ -235,7 +235,7 @@ def answer_path(state: State, call: Call) -> Reply:
     return found
 
 
-def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
+def _document(state: ServerState, call: Call, parts: list[str]) -> Reply | None:
     match parts:
         case [""]:
             return index(state.registry)
@@ -254,7 +254,7 @@ def _document(state: State, call: Call, parts: list[str]) -> Reply | None:
             return None
 
 
-def _discovered(state: State, call: Call, parts: list[str]) -> Reply | None:
+def _discovered(state: ServerState, call: Call, parts: list[str]) -> Reply | None:
     registry = state.registry
     match parts:
         case ["api"]:
@@ -271,7 +271,7 @@ def _discovered(state: State, call: Call, parts: list[str]) -> Reply | None:
             return None
 
 
-def _resources(state: State, group: str, version: str) -> Reply | None:
+def _resources(state: ServerState, group: str, version: str) -> Reply | None:
     known = state.registry.group(group)
     if known is None or version not in known.versions:
         return None

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kube_lab_server.handling.call import Awaited, Call, Reply, Stream, json_reply, text_reply
+from kube_lab_server.handling.call import (
+    Awaited,
+    Call,
+    Reply,
+    StreamedAnswer,
+    json_reply,
+    text_reply,
+)
 from kube_lab_server.server.non_resource_paths import NOT_FOUND_TEXT, answer_path
 from kube_lab_server.subresources.account_tokens import request_token, review
 from kube_lab_server.subresources.eviction import bind, evict
@@ -30,10 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kube_lab_server.catalogue.served_resources import Served
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.wire.request_options import RequestInfo
 
-Handler: TypeAlias = Callable[["State", Call], Reply | Stream | Awaited]
+Handler: TypeAlias = Callable[["ServerState", Call], Reply | StreamedAnswer | Awaited]
 
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
@@ -65,7 +72,7 @@ _WITHOUT_TABLES: Final = (bind, evict, request_token, review)
 _PARTS: Final[Mapping[str, Handler]] = {"scale": scale}
 
 
-def answer(state: State, call: Call) -> Reply | Stream | Awaited:
+def answer(state: ServerState, call: Call) -> Reply | StreamedAnswer | Awaited:
     """Answer *call*, whose sender may do what it asks, and do what follows from it."""
     call.now = state.now
     try:
@@ -75,7 +82,7 @@ def answer(state: State, call: Call) -> Reply | Stream | Awaited:
             follow()
 
 
-def _answer(state: State, call: Call) -> Reply | Stream | Awaited:
+def _answer(state: ServerState, call: Call) -> Reply | StreamedAnswer | Awaited:
     if not call.info.is_resource:
         return answer_path(state, call)
     served = _find(state, call.info)
@@ -100,7 +107,7 @@ def _handler(call: Call) -> Handler:
     return special or _VERBS[info.verb]
 
 
-def _find(state: State, info: RequestInfo) -> Served | None:
+def _find(state: ServerState, info: RequestInfo) -> Served | None:
     """Return the resource of a request; None if its group is unknown."""
     registry = state.registry
     builtin = registry.is_builtin(info.group)
@@ -154,7 +161,7 @@ def _check_custom_verb(served: Served, info: RequestInfo, verbs: tuple[str, ...]
         raise bad_request("name must be provided")
 
 
-def compact(state: State) -> Reply:
+def compact(state: ServerState) -> Reply:
     """Forget all history, so that older versions are expired."""
     state.store.compact()
     return json_reply(200, {"kind": "Status", "apiVersion": "v1", "status": "Success"})

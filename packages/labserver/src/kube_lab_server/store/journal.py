@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from kube_lab_server.store.store import Change, Store
+    from kube_lab_server.store.store import StoreChange, VersionedStore
 
 _SCHEMA: Final = """
 create table if not exists object (
@@ -72,7 +72,7 @@ class Journal:
         self._database = _open(path)
         self.fails = False
 
-    def attach(self, store: Store) -> None:
+    def attach(self, store: VersionedStore) -> None:
         """Fill *store* with what the file holds, and write down its changes from now on."""
         version = self.setting(_VERSION)
         store.restore(self._objects(), int(version) if version else 0)
@@ -106,7 +106,7 @@ class Journal:
         self._worker.shutdown()
         self._database.close()
 
-    def _record(self, change: Change) -> None:
+    def _record(self, change: StoreChange) -> None:
         deleted = change.type is ChangeType.DELETED
         body = None if deleted else msgspec.json.encode(change.now.obj)
         self._pending.append(_Entry(change.now.key, change.version, body))

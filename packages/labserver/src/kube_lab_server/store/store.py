@@ -2,7 +2,7 @@
 
 One counter numbers every change, so a version names a moment of the whole store. The latest changes
 of each resource are kept: from them a watch resumes and a list is shown as it was at an earlier
-version. What is older has been *compacted*, and asking for it gives `Expired`.
+version. What is older has been *compacted*, and asking for it gives `VersionCompacted`.
 
 Objects are immutable once stored: a change stores a new dict. Nothing here awaits, so every
 operation is atomic within the event loop.
@@ -118,7 +118,7 @@ class Stored:
         return self._line[2]
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     """A change of an object; of a deletion, *now* is the last state with the deletion's version."""
 
     type: ChangeType
@@ -137,7 +137,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class VersionCompacted:
     """The asked-for version was compacted; *oldest* is the first that is still known."""
 
     oldest: int
@@ -154,8 +154,8 @@ class _Shelf:
 
     objects: dict[str, Stored] = field(default_factory=dict)
     paths: list[str] = field(default_factory=list)
-    changes: deque[Change] = field(default_factory=deque)
-    listeners: dict[int, Callable[[Change], None]] = field(default_factory=dict)
+    changes: deque[StoreChange] = field(default_factory=deque)
+    listeners: dict[int, Callable[[StoreChange], None]] = field(default_factory=dict)
     floor: int = 0
     packed_bytes: int = 0
 
@@ -167,7 +167,7 @@ class _Shelf:
         start = bisect_left(self.paths, f"{namespace}/")
         return self.paths[start : bisect_left(self.paths, f"{namespace}0")]
 
-    def trim(self, latest: Change, history: int) -> None:
+    def trim(self, latest: StoreChange, history: int) -> None:
         """Pack what *latest* has superseded, and forget the oldest changes if it gets too much."""
         self.packed_bytes += latest.pack()
         while len(self.changes) > history or self.packed_bytes > HISTORY_BYTES:
@@ -182,7 +182,7 @@ class _Shelf:
         self.floor = version
 
 
-class Store:
+class VersionedStore:
     """All objects of an API server; *history* changes of each resource are remembered."""
 
     def __init__(self, *, version: int = 1, history: int = HISTORY_LENGTH) -> None:
@@ -191,7 +191,7 @@ class Store:
         self._compacted = 0
         self._shelves: dict[str, _Shelf] = {}
         self._next_listener = 0
-        self.recorder: Callable[[Change], None] | None = None
+        self.recorder: Callable[[StoreChange], None] | None = None
         """Called with each change before anybody else learns of it, for persistence."""
 
     def get(self, key: Key) -> Stored | None:
@@ -203,12 +203,14 @@ class Store:
         shelf = self._shelf(resource)
         return [shelf.objects[path] for path in shelf.paths_under(namespace)]
 
-    def list_at(self, resource: str, namespace: str, version: int) -> list[Stored] | Expired:
+    def list_at(
+        self, resource: str, namespace: str, version: int
+    ) -> list[Stored] | VersionCompacted:
         """Return the objects as they were at *version*."""
         if version >= self.version:
             return self.listed(resource, namespace)
         since = self.changes_since(resource, version)
-        if isinstance(since, Expired):
+        if isinstance(since, VersionCompacted):
             return since
         objects = {stored.key.path: stored for stored in self.listed(resource, namespace)}
         for change in reversed(since):
@@ -232,7 +234,7 @@ class Store:
         if before is None:
             insort(shelf.paths, key.path)
         kind = ChangeType.ADDED if before is None else ChangeType.MODIFIED
-        self._announce(shelf, Change(kind, now, before))
+        self._announce(shelf, StoreChange(kind, now, before))
         return now
 
     def remove(self, key: Key, obj: Json | None = None) -> Stored:
@@ -241,7 +243,7 @@ class Store:
         before = shelf.objects.pop(key.path)
         del shelf.paths[bisect_left(shelf.paths, key.path)]
         now = self._next(key, before.obj if obj is None else obj, before.form)
-        self._announce(shelf, Change(ChangeType.DELETED, now, before))
+        self._announce(shelf, StoreChange(ChangeType.DELETED, now, before))
         return now
 
     def restore(self, stored: Iterable[Stored], version: int) -> None:
@@ -254,12 +256,12 @@ class Store:
         self.version = max(version, self.version)
         self.compact()
 
-    def changes_since(self, resource: str, version: int) -> list[Change] | Expired:
+    def changes_since(self, resource: str, version: int) -> list[StoreChange] | VersionCompacted:
         """Return what happened to *resource* after *version*."""
         shelf = self._shelf(resource)
         if version < shelf.floor:
-            return Expired(shelf.floor)
-        recent: list[Change] = []
+            return VersionCompacted(shelf.floor)
+        recent: list[StoreChange] = []
         for change in reversed(shelf.changes):
             if change.version <= version:
                 break
@@ -267,7 +269,9 @@ class Store:
         recent.reverse()
         return recent
 
-    def subscribe(self, resource: str, listener: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(
+        self, resource: str, listener: Callable[[StoreChange], None]
+    ) -> Callable[[], None]:
         """Call *listener* with each change of *resource* from now on, until told to stop."""
         shelf = self._shelf(resource)
         self._next_listener += 1
@@ -297,7 +301,7 @@ class Store:
         metadata = {**obj["metadata"], "resourceVersion": str(self.version)}
         return Stored(key, {**obj, "metadata": metadata}, self.version, form)
 
-    def _announce(self, shelf: _Shelf, change: Change) -> None:
+    def _announce(self, shelf: _Shelf, change: StoreChange) -> None:
         if self.recorder is not None:
             self.recorder(change)
         shelf.changes.append(change)

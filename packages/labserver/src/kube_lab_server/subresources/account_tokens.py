@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.access.authorization import Authorizer
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 
@@ -40,7 +40,7 @@ _BOUND_KINDS: Final = {"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 class ServiceAccountTokens:
     """Recognises the tokens of service accounts that still exist: a source of users."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
 
     def user_of(self, token: str) -> User | None:
@@ -73,7 +73,7 @@ class ServiceAccountTokens:
         return stored is not None and stored.obj["metadata"]["uid"] == wanted["uid"]
 
 
-def request_token(state: State, call: Call) -> Reply:
+def request_token(state: ServerState, call: Call) -> Reply:
     """Handle the POST of a token request."""
     options = write_options(call.query, kind="CreateOptions")
     request = decode_object(call, options, _TOKEN_REQUEST, state.rules_of(_TOKEN_REQUEST))
@@ -132,7 +132,7 @@ def _seconds(spec: Json) -> int:
     return int(seconds)
 
 
-def _bound(state: State, call: Call, reference: Json | None) -> Json:
+def _bound(state: ServerState, call: Call, reference: Json | None) -> Json:
     """Return the claims that bind a token to another object's life."""
     if reference is None:
         return {}
@@ -160,7 +160,7 @@ def _bound(state: State, call: Call, reference: Json | None) -> Json:
     return bound
 
 
-def review(state: State, call: Call) -> Reply:
+def review(state: ServerState, call: Call) -> Reply:
     """Answer the POST of a review."""
     options = write_options(call.query, kind="CreateOptions")
     obj = decode_object(call, options, call.resource.kind, call.rules)
@@ -170,7 +170,7 @@ def review(state: State, call: Call) -> Reply:
     return document_reply(call, 201, {**answered, "metadata": metadata})
 
 
-def _token_review(state: State, call: Call, obj: Json) -> Json:
+def _token_review(state: ServerState, call: Call, obj: Json) -> Json:
     del call
     spec = obj.get("spec") or {}
     token = spec.get("token")
@@ -184,12 +184,12 @@ def _token_review(state: State, call: Call, obj: Json) -> Json:
     return {**obj, "status": status}
 
 
-def _self_subject_review(state: State, call: Call, obj: Json) -> Json:
+def _self_subject_review(state: ServerState, call: Call, obj: Json) -> Json:
     metadata = {**metadata_of(obj), "creationTimestamp": timestamp(state.now())}
     return {**obj, "metadata": metadata, "status": {"userInfo": call.user.info()}}
 
 
-def _access_review(state: State, call: Call, obj: Json) -> Json:
+def _access_review(state: ServerState, call: Call, obj: Json) -> Json:
     spec = obj.get("spec") or {}
     _refuse(call, [*_check_attributes(spec), *_check_subject(spec)])
     user = User(
@@ -200,7 +200,7 @@ def _access_review(state: State, call: Call, obj: Json) -> Json:
     return {**obj, "status": _status(state.authorizer, user, spec)}
 
 
-def _local_access_review(state: State, call: Call, obj: Json) -> Json:
+def _local_access_review(state: ServerState, call: Call, obj: Json) -> Json:
     spec = obj.get("spec") or {}
     _refuse(call, [*_check_attributes(spec), *_check_subject(spec)])
     if "nonResourceAttributes" in spec:
@@ -221,13 +221,13 @@ def _local_access_review(state: State, call: Call, obj: Json) -> Json:
     return _access_review(state, call, obj)
 
 
-def _self_access_review(state: State, call: Call, obj: Json) -> Json:
+def _self_access_review(state: ServerState, call: Call, obj: Json) -> Json:
     spec = obj.get("spec") or {}
     _refuse(call, list(_check_attributes(spec)))
     return {**obj, "status": _status(state.authorizer, call.user, spec)}
 
 
-def _self_rules_review(state: State, call: Call, obj: Json) -> Json:
+def _self_rules_review(state: ServerState, call: Call, obj: Json) -> Json:
     namespace = (obj.get("spec") or {}).get("namespace")
     if not namespace:
         raise bad_request("no namespace on request")
@@ -245,7 +245,7 @@ def _self_rules_review(state: State, call: Call, obj: Json) -> Json:
     return {**obj, "spec": {}, "status": status}
 
 
-_REVIEWS: Final[Mapping[str, Callable[[State, Call, Json], Json]]] = {
+_REVIEWS: Final[Mapping[str, Callable[[ServerState, Call, Json], Json]]] = {
     "TokenReview": _token_review,
     "SelfSubjectReview": _self_subject_review,
     "SubjectAccessReview": _access_review,

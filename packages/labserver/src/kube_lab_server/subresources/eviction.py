@@ -18,7 +18,7 @@ from kube_lab_server.verbs.admission_policies import check_policies
 from kube_lab_server.verbs.deleting import check_preconditions, delete_object
 from kube_lab_server.verbs.updating import precondition_failed
 from kube_lab_server.wire.refusals import (
-    Refusal,
+    RequestRefusal,
     bad_request,
     conflict,
     failed,
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
 
 
 _BINDING = GVK("", "v1", "Binding")
 
 
-def bind(state: State, call: Call) -> Reply:
+def bind(state: ServerState, call: Call) -> Reply:
     """Handle the POST of a binding, to a pod's subresource or to the collection."""
     options = write_options(call.query, kind="CreateOptions")
     binding = decode_object(call, options, _BINDING, state.rules_of(_BINDING))
@@ -77,7 +77,7 @@ def _check(binding: Json) -> list[FieldError]:
     return errors
 
 
-def _assign(state: State, call: Call, name: str, binding: Json, *, dry_run: bool) -> None:
+def _assign(state: ServerState, call: Call, name: str, binding: Json, *, dry_run: bool) -> None:
     stored = state.store.get(Key("pods", call.namespace, name))
     if stored is None:
         raise not_found("", "pods", name)
@@ -96,7 +96,7 @@ def _assign(state: State, call: Call, name: str, binding: Json, *, dry_run: bool
         state.store.put(stored.key, pod)
 
 
-def _check_preconditions(state: State, stored: Stored, wanted: Json) -> None:
+def _check_preconditions(state: ServerState, stored: Stored, wanted: Json) -> None:
     pods = state.registry.find("", "v1", "pods")
     assert pods is not None  # noqa: S101 - a built-in resource
     metadata = stored.obj["metadata"]
@@ -151,7 +151,7 @@ _MAX_DISRUPTED: Final = 2000
 """How many evictions a budget may have that its controller has not seen yet."""
 
 
-def evict(state: State, call: Call) -> Reply:
+def evict(state: ServerState, call: Call) -> Reply:
     """Handle the POST of an eviction."""
     options = write_options(call.query, kind="CreateOptions")
     rules = state.rules_of(_EVICTION)
@@ -180,7 +180,7 @@ def _needs_no_budget(pod: Json) -> bool:
     )
 
 
-def _delete(state: State, call: Call, pod: Stored, options: DeleteOptions) -> None:
+def _delete(state: ServerState, call: Call, pod: Stored, options: DeleteOptions) -> None:
     """Mark the pod as disrupted, then delete it."""
     check_preconditions(call, pod, options)
     if not options.dry_run:
@@ -198,7 +198,7 @@ def _delete(state: State, call: Call, pod: Stored, options: DeleteOptions) -> No
     delete_object(state, call, pod, options)
 
 
-def _budgets(state: State, pod: Stored) -> list[Stored]:
+def _budgets(state: ServerState, pod: Stored) -> list[Stored]:
     return [
         budget
         for budget in state.store.listed(_BUDGETS, pod.key.namespace)
@@ -206,7 +206,7 @@ def _budgets(state: State, pod: Stored) -> list[Stored]:
     ]
 
 
-def _ask_budget(state: State, budget: Stored, pod: Stored, *, dry_run: bool) -> None:
+def _ask_budget(state: ServerState, budget: Stored, pod: Stored, *, dry_run: bool) -> None:
     """Take one disruption from *budget*; refuse if there is none left."""
     if _tolerates_unready(budget.obj, pod.obj):
         return
@@ -266,16 +266,16 @@ def _why_not(name: str, status: Json) -> str:
     return f"{head} does not allow evicting pods currently"
 
 
-def _too_many(message: str, retry_after: int = 0) -> Refusal:
+def _too_many(message: str, retry_after: int = 0) -> RequestRefusal:
     details: Json = {"causes": [{"reason": _CAUSE, "message": message}]}
     headers = {}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
         headers["Retry-After"] = str(retry_after)
-    return Refusal(429, "TooManyRequests", _VIOLATES, details, headers)
+    return RequestRefusal(429, "TooManyRequests", _VIOLATES, details, headers)
 
 
-def _used(state: State, budget: Json, pod_name: str) -> Json:
+def _used(state: ServerState, budget: Json, pod_name: str) -> Json:
     """Return *budget* with one disruption less, for *pod_name*."""
     status = budget["status"]
     now = timestamp(state.now())

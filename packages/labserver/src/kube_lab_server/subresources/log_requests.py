@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from kube_lab_server.handling.call import Awaited, Call, Reply, Stream
+from kube_lab_server.handling.call import Awaited, Call, Reply, StreamedAnswer
 from kube_lab_server.handling.server_state import LogOptions
-from kube_lab_server.wire.refusals import Refusal, bad_request, invalid, not_found
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request, invalid, not_found
 from kube_lab_server.wire.request_options import integer, is_true
 from numakube.api.field_errors import FieldError, forbidden
 from numakube.api.field_errors import invalid as invalid_field
@@ -25,7 +25,7 @@ from numakube.api.kubelet_config import with_defaults
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 
@@ -33,7 +33,7 @@ _TEXT: Final = "text/plain"
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 
-def read_log(state: State, call: Call) -> Reply | Stream:
+def read_log(state: ServerState, call: Call) -> Reply | StreamedAnswer:
     """Handle the GET of a pod's log."""
     stored = state.find(call.resource, call.namespace, call.info.name)
     if stored is None:
@@ -44,7 +44,7 @@ def read_log(state: State, call: Call) -> Reply | Stream:
     for source in state.logs:
         output = source.open_log(stored.obj, options)
         if output is not None:
-            return Stream(output, _TEXT)
+            return StreamedAnswer(output, _TEXT)
     raise bad_request(
         f"the lab keeps no output of container {options.container} of pod {call.info.name}: "
         "only containers that it runs for real print anything"
@@ -112,7 +112,7 @@ _KEPT: Final = frozenset(
 """Headers that are between two ends of a connection, or only for us."""
 
 
-def pod_proxy(state: State, call: Call) -> Awaited:
+def pod_proxy(state: ServerState, call: Call) -> Awaited:
     """Pass a request on to a port of a pod."""
     _, name, wanted = _parts(call.info.name)
     stored = state.find(call.resource, call.namespace, name)
@@ -126,7 +126,7 @@ def pod_proxy(state: State, call: Call) -> Awaited:
             target = URL(url).with_path("/" + "/".join(call.info.rest)).with_query(call.query)
             return Awaited(_passed_on(call, target))
     what = f"nothing serves port {port} of pod {name} in the lab"
-    raise Refusal(503, "ServiceUnavailable", f"error trying to reach service: {what}", {})
+    raise RequestRefusal(503, "ServiceUnavailable", f"error trying to reach service: {what}", {})
 
 
 async def _passed_on(call: Call, url: URL) -> Reply:
@@ -147,7 +147,7 @@ async def _passed_on(call: Call, url: URL) -> Reply:
             return Reply(answer.status, body, content_type, headers)
     except (aiohttp.ClientError, TimeoutError) as error:
         message = f"error trying to reach service: {error}"
-        raise Refusal(503, "ServiceUnavailable", message, {}) from None
+        raise RequestRefusal(503, "ServiceUnavailable", message, {}) from None
 
 
 def _passed(headers: Mapping[str, str]) -> dict[str, str]:
@@ -187,7 +187,7 @@ def _ports(pod: Json) -> Iterator[tuple[str, int]]:
 _JSON: Final = "application/json"
 
 
-def node_proxy(state: State, call: Call) -> Reply:
+def node_proxy(state: ServerState, call: Call) -> Reply:
     """Answer a request to a node's kubelet."""
     if call.info.verb != "get" or call.info.rest != ("configz",):
         return refuse_streaming(state, call)
@@ -201,10 +201,10 @@ def node_proxy(state: State, call: Call) -> Reply:
     return refuse_streaming(state, call)
 
 
-def refuse_streaming(state: State, call: Call) -> Reply:
+def refuse_streaming(state: ServerState, call: Call) -> Reply:
     """Refuse what needs a connection into a container or node: the lab has none to offer."""
     if state.find(call.resource, call.namespace, call.info.name) is None:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     what = f"{call.resource.plural}/{call.info.subresource}"
     message = f"the lab's API server does not serve {what}: there is nothing to connect to"
-    raise Refusal(405, "MethodNotAllowed", message, {})
+    raise RequestRefusal(405, "MethodNotAllowed", message, {})

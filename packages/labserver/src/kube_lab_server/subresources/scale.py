@@ -18,7 +18,7 @@ from kube_lab_server.handling.object_views import document_reply, view_object
 from kube_lab_server.kinds.table_columns import Row, human_age
 from kube_lab_server.kinds.value_checks import selector_of
 from kube_lab_server.patching import (
-    Endpoint,
+    WriteEndpoint,
     to_parent,
     to_scale,
     track_update,
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from kube_lab_server.catalogue.resource_rules import Rules
     from kube_lab_server.catalogue.resources import ScalePaths
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
     from kube_lab_server.store.store import Stored
 
 
-def scale(state: State, call: Call) -> Reply:
+def scale(state: ServerState, call: Call) -> Reply:
     """Handle a GET, PUT or PATCH of a scale."""
     existing = state.find(call.resource, call.namespace, call.info.name)
     if existing is None:
@@ -127,7 +127,7 @@ def _selector(call: Call, obj: Json) -> str:
     return selector_text(selector_of(selector))
 
 
-def _wanted(state: State, call: Call, existing: Stored) -> tuple[WriteOptions, Json]:
+def _wanted(state: ServerState, call: Call, existing: Stored) -> tuple[WriteOptions, Json]:
     """Return the scale that the request asks for, and who manages it."""
     rules = state.rules_of(SCALE)
     live = _managed_scale(call, call.read(existing))
@@ -169,10 +169,10 @@ def _replicas_path(call: Call) -> list[str]:
     return [f"f:{name}" for name in _paths(call).wanted.strip(".").split(".")]
 
 
-def _endpoint(rules: Rules) -> Endpoint:
+def _endpoint(rules: Rules) -> WriteEndpoint:
     named = {"apiVersion": SCALE.api_version, "kind": SCALE.kind}
     empty = {**named, **rules.canonical({})}
-    return Endpoint(gvk=SCALE, root=rules.root, empty=empty, subresource="scale", ignored={})
+    return WriteEndpoint(gvk=SCALE, root=rules.root, empty=empty, subresource="scale", ignored={})
 
 
 def _check(call: Call, existing: Stored, wanted: Json) -> None:

@@ -16,7 +16,7 @@ from kube_lab_server.access.authorization import Action
 from kube_lab_server.handling.object_meta import metadata_of
 from kube_lab_server.kinds.value_checks import matches
 from kube_lab_server.store.store import Key
-from kube_lab_server.wire.refusals import Refusal, forbidden
+from kube_lab_server.wire.refusals import RequestRefusal, forbidden
 from numakube.cel import (
     DYN,
     CompileError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -56,7 +56,7 @@ class _Broken(Exception):
 
 
 def check_policies(
-    state: State, call: Call, obj: Json | None, old: Json | None, operation: str
+    state: ServerState, call: Call, obj: Json | None, old: Json | None, operation: str
 ) -> None:
     """Refuse a write that a policy of the cluster denies; note what one only warns of."""
     for stored in state.store.listed(_BINDINGS, ""):
@@ -85,7 +85,7 @@ def _act(
         call.warnings.append(f"Validation failed for {subject}: {message}")
 
 
-def _refusal(call: Call, name: str, message: str, reason: str) -> Refusal:
+def _refusal(call: Call, name: str, message: str, reason: str) -> RequestRefusal:
     refusal = forbidden(call.resource.group, call.resource.plural, name, message)
     refusal.code = refusal.status["code"] = _CODES.get(reason, _INVALID)
     refusal.status["reason"] = reason
@@ -97,7 +97,7 @@ class _Sent:
     """A write, as policies see it."""
 
     def __init__(
-        self, state: State, call: Call, obj: Json | None, old: Json | None, operation: str
+        self, state: ServerState, call: Call, obj: Json | None, old: Json | None, operation: str
     ) -> None:
         self._state, self._call = state, call
         self._object, self._old, self._operation = obj, old, operation

@@ -16,10 +16,10 @@ from kube_lab_server.access.authentication import MASTERS
 from kube_lab_server.access.authorization import RBAC_GROUP, Action, action_of, denied
 from kube_lab_server.catalogue.resources import RESOURCES
 from kube_lab_server.handling.object_meta import metadata_of
-from kube_lab_server.kinds.kind_rules import Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused
 from kube_lab_server.store.store import Key
 from kube_lab_server.verbs.admission_policies import check_policies
-from kube_lab_server.wire.refusals import Refusal, forbidden, invalid, not_found, target
+from kube_lab_server.wire.refusals import RequestRefusal, forbidden, invalid, not_found, target
 from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.access.authentication import User
     from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 
@@ -42,7 +42,7 @@ _MEMBERS: Final = (
 )
 
 
-def check_escalation(state: State, call: Call, obj: Json) -> None:
+def check_escalation(state: ServerState, call: Call, obj: Json) -> None:
     """Refuse a role or binding by which the user would hand out more than they have."""
     if call.resource.group != RBAC_GROUP or MASTERS in call.user.groups:
         return
@@ -53,7 +53,7 @@ def check_escalation(state: State, call: Call, obj: Json) -> None:
         _check_held(state, call, obj, _referenced(state, call, obj["roleRef"]))
 
 
-def _may(state: State, user: User, action: Action) -> bool:
+def _may(state: ServerState, user: User, action: Action) -> bool:
     return state.authorizer.decide(user, action).allowed
 
 
@@ -74,7 +74,7 @@ def _bind(call: Call, reference: Json) -> Action:
     return Action("bind", group=group, resource=resource, namespace=call.namespace, name=name)
 
 
-def _referenced(state: State, call: Call, reference: Json) -> Sequence[Json]:
+def _referenced(state: ServerState, call: Call, reference: Json) -> Sequence[Json]:
     cluster = reference["kind"] == "ClusterRole"
     plural = "clusterroles" if cluster else "roles"
     namespace = "" if cluster else call.namespace
@@ -85,7 +85,7 @@ def _referenced(state: State, call: Call, reference: Json) -> Sequence[Json]:
     return stored.obj.get("rules") or ()
 
 
-def _check_held(state: State, call: Call, obj: Json, rules: Iterable[Json]) -> None:
+def _check_held(state: ServerState, call: Call, obj: Json, rules: Iterable[Json]) -> None:
     held = state.authorizer.rules_for(call.user, call.namespace)
     missing = [
         part
@@ -176,7 +176,7 @@ _SYSTEM_PRIORITIES: Final = ("system-node-critical", "system-cluster-critical")
 _IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
-def admit_create(state: State, call: Call, obj: Json) -> Json:
+def admit_create(state: ServerState, call: Call, obj: Json) -> Json:
     """Return a new object with what admission adds; refuse what may not be created."""
     if call.resource.namespaced:
         _check_namespace(state, call, obj)
@@ -189,13 +189,13 @@ def admit_create(state: State, call: Call, obj: Json) -> Json:
     return admitted
 
 
-def validate_create(state: State, call: Call, obj: Json) -> None:
+def validate_create(state: ServerState, call: Call, obj: Json) -> None:
     """Refuse a complete new object that may not be stored."""
     _check(call, obj, call.rules.check_create(obj, StoreView(state)))
     check_policies(state, call, obj, None, "CREATE")
 
 
-def admit_update(state: State, call: Call, obj: Json, old: Json) -> Json:
+def admit_update(state: ServerState, call: Call, obj: Json, old: Json) -> Json:
     """Return a changed object with what admission adds."""
     part = call.info.subresource
     accepted = _accepted(call, obj, call.rules.admit_update(obj, old, StoreView(state), part))
@@ -204,14 +204,14 @@ def admit_update(state: State, call: Call, obj: Json, old: Json) -> Json:
     return accepted
 
 
-def validate_update(state: State, call: Call, obj: Json, old: Json) -> None:
+def validate_update(state: ServerState, call: Call, obj: Json, old: Json) -> None:
     """Refuse a complete changed object that may not be stored."""
     part = call.info.subresource
     _check(call, obj, call.rules.check_update(obj, old, StoreView(state), part))
     check_policies(state, call, obj, old, "UPDATE")
 
 
-def validate_delete(state: State, call: Call, obj: Json) -> None:
+def validate_delete(state: ServerState, call: Call, obj: Json) -> None:
     """Refuse a deletion."""
     check_policies(state, call, None, obj, "DELETE")
     name = metadata_of(obj)["name"]
@@ -225,7 +225,7 @@ def validate_delete(state: State, call: Call, obj: Json) -> None:
             return
 
 
-def authorize_create(state: State, call: Call) -> None:
+def authorize_create(state: ServerState, call: Call) -> None:
     """Refuse to a user without the right to create that an update creates."""
     action = action_of(call.info)._replace(verb="create")
     if not state.authorizer.decide(call.user, action).allowed:
@@ -235,7 +235,7 @@ def authorize_create(state: State, call: Call) -> None:
 class StoreView:
     """Lets the rules of kinds look at other objects: a `ClusterView`."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ServerState) -> None:
         self._state = state
 
     def get(self, group: str, kind: str, name: str, namespace: str = "") -> Json | None:
@@ -259,18 +259,18 @@ def _content(obj: Json) -> Json:
     return {key: value for key, value in obj.items() if key != "metadata"}
 
 
-def _accepted(call: Call, obj: Json, admitted: Json | Refused) -> Json:
-    if isinstance(admitted, Refused):
+def _accepted(call: Call, obj: Json, admitted: Json | AdmissionRefused) -> Json:
+    if isinstance(admitted, AdmissionRefused):
         raise _refusal(call, obj, admitted)
     return admitted
 
 
-def _check(call: Call, obj: Json, refused: Refused | None) -> None:
+def _check(call: Call, obj: Json, refused: AdmissionRefused | None) -> None:
     if refused is not None:
         raise _refusal(call, obj, refused)
 
 
-def _refusal(call: Call, obj: Json, refused: Refused) -> Refusal:
+def _refusal(call: Call, obj: Json, refused: AdmissionRefused) -> RequestRefusal:
     resource = call.resource
     metadata = metadata_of(obj)
     name = metadata.get("name") or ""
@@ -281,7 +281,7 @@ def _refusal(call: Call, obj: Json, refused: Refused) -> Refusal:
     return forbidden(resource.group, resource.plural, name, refused.reason)
 
 
-def _check_namespace(state: State, call: Call, obj: Json) -> None:
+def _check_namespace(state: ServerState, call: Call, obj: Json) -> None:
     """Refuse objects in a namespace that does not exist or is going away."""
     namespace = state.store.get(Key("namespaces", "", call.namespace))
     if namespace is None:
@@ -293,7 +293,7 @@ def _check_namespace(state: State, call: Call, obj: Json) -> None:
     raise _terminating(call, metadata_of(obj).get("name") or "")
 
 
-def _terminating(call: Call, name: str) -> Refusal:
+def _terminating(call: Call, name: str) -> RequestRefusal:
     resource = call.resource
     refusal = forbidden(
         resource.group,

@@ -19,19 +19,19 @@ from kube_lab_server.verbs.admitting import authorize_create
 from kube_lab_server.verbs.creating import store_new
 from kube_lab_server.verbs.updating import check_name, store_changed
 from kube_lab_server.wire.negotiation import MalformedYaml, read_yaml
-from kube_lab_server.wire.refusals import Refusal, bad_request, conflict, failed, not_found
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request, conflict, failed, not_found
 
 if TYPE_CHECKING:
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
-    from kube_lab_server.patching import Endpoint
+    from kube_lab_server.patching import WriteEndpoint
     from kube_lab_server.wire.request_options import WriteOptions
 
 _PREFIX: Final = "error decoding YAML"
 
 
-def apply_patch(state: State, call: Call, options: WriteOptions) -> Reply:
+def apply_patch(state: ServerState, call: Call, options: WriteOptions) -> Reply:
     """Handle an apply patch."""
     existing = state.find(call.resource, call.namespace, call.info.name)
     if existing is None and call.info.subresource:
@@ -77,7 +77,11 @@ def read_config(call: Call, options: WriteOptions) -> Json:
 
 
 def applied(
-    state: State, live: Json | None, config: Json, endpoint: Endpoint, options: WriteOptions
+    state: ServerState,
+    live: Json | None,
+    config: Json,
+    endpoint: WriteEndpoint,
+    options: WriteOptions,
 ) -> Json:
     """Return *live* with *config* applied to it."""
     try:
@@ -97,9 +101,9 @@ def applied(
         raise failed(str(error)) from None
 
 
-def _conflict(conflict: ApplyConflict) -> Refusal:
+def _conflict(conflict: ApplyConflict) -> RequestRefusal:
     causes = [
         {"reason": "FieldManagerConflict", "message": found.message, "field": found.path}
         for found in conflict.conflicts
     ]
-    return Refusal(409, "Conflict", str(conflict), {"causes": causes})
+    return RequestRefusal(409, "Conflict", str(conflict), {"causes": causes})

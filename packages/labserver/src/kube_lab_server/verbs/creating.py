@@ -25,14 +25,14 @@ from kube_lab_server.wire.request_options import WriteOptions, write_options
 
 if TYPE_CHECKING:
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 # A generated name that is taken is tried again with another suffix.
 _NAME_ATTEMPTS: Final = 8
 
 
-def create(state: State, call: Call) -> Reply:
+def create(state: ServerState, call: Call) -> Reply:
     """Handle a POST to a collection."""
     options = write_options(call.query, kind="CreateOptions")
     obj = decode_object(call, options, call.resource.kind, call.rules)
@@ -41,7 +41,7 @@ def create(state: State, call: Call) -> Reply:
     return object_reply(call, 201, store_new(state, call, obj, options))
 
 
-def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Stored:
+def store_new(state: ServerState, call: Call, obj: Json, options: WriteOptions) -> Stored:
     """Admit, complete, check and store a decoded object that is to be created."""
     decoded, obj = obj, admit_create(state, call, obj)
     generated = not metadata_of(obj).get("name") and metadata_of(obj).get("generateName")
@@ -59,7 +59,7 @@ def store_new(state: State, call: Call, obj: Json, options: WriteOptions) -> Sto
     raise AssertionError("unreachable: the loop returns or raises")
 
 
-def _ready(state: State, call: Call, obj: Json) -> Json:
+def _ready(state: ServerState, call: Call, obj: Json) -> Json:
     """Return *obj* with system metadata, completed by its kind's rules and found valid."""
     name = metadata_of(obj).get("name")
     if not name and (prefix := metadata_of(obj).get("generateName")):
@@ -88,7 +88,7 @@ def _check_unversioned(obj: Json) -> None:
         raise failed("resourceVersion should not be set on objects to be created")
 
 
-def _put(state: State, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
+def _put(state: ServerState, call: Call, key: Key, obj: Json, options: WriteOptions) -> Stored:
     written, form = call.write(obj)
     if options.dry_run:
         return Stored(key, written, state.store.version, form)

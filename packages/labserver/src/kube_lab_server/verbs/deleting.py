@@ -11,7 +11,7 @@ from kube_lab_server.custom.definitions import SHELF as DEFINITIONS
 from kube_lab_server.custom.definitions import is_terminating, marked_for_deletion
 from kube_lab_server.handling.body_decoding import KIND_UNKNOWN, read_body, unregistered
 from kube_lab_server.handling.object_meta import metadata_of, timestamp, with_metadata
-from kube_lab_server.handling.object_views import Listing, document_reply, list_reply, object_reply
+from kube_lab_server.handling.object_views import ListPage, document_reply, list_reply, object_reply
 from kube_lab_server.kind_names import GVK
 from kube_lab_server.schema.builtin_types import struct
 from kube_lab_server.schema.go_decoding import check
@@ -26,7 +26,7 @@ from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 _ORPHAN: Final = "orphan"
@@ -49,7 +49,7 @@ class Deletion:
     gone: bool
 
 
-def delete(state: State, call: Call) -> Reply:
+def delete(state: ServerState, call: Call) -> Reply:
     """Handle the DELETE of one object."""
     options = delete_options(call.query, options_body(call))
     _warn_of_orphans(call, options)
@@ -63,14 +63,14 @@ def delete(state: State, call: Call) -> Reply:
     return document_reply(call, status, success(call, deletion.stored))
 
 
-def delete_collection(state: State, call: Call) -> Reply:
+def delete_collection(state: ServerState, call: Call) -> Reply:
     """Handle the DELETE of a collection; the answer lists what was there before."""
     options = delete_options(call.query, options_body(call))
     _warn_of_orphans(call, options)
     listing = list_objects(state, call, list_options(call.query, watch=False))
     for item in listing.items:
         delete_object(state, call, item, options)
-    return list_reply(call, Listing(listing.items, listing.metadata))
+    return list_reply(call, ListPage(listing.items, listing.metadata))
 
 
 def _warn_of_orphans(call: Call, options: DeleteOptions) -> None:
@@ -115,7 +115,9 @@ def success(call: Call, stored: Stored) -> Json:
     }
 
 
-def delete_object(state: State, call: Call, existing: Stored, options: DeleteOptions) -> Deletion:
+def delete_object(
+    state: ServerState, call: Call, existing: Stored, options: DeleteOptions
+) -> Deletion:
     """Delete *existing*, or mark it as being deleted."""
     if call.resource.shelf == "namespaces":
         return _delete_namespace(state, call, existing, options)
@@ -142,7 +144,7 @@ def delete_object(state: State, call: Call, existing: Stored, options: DeleteOpt
 
 
 def _delete_definition(
-    state: State, call: Call, existing: Stored, options: DeleteOptions
+    state: ServerState, call: Call, existing: Stored, options: DeleteOptions
 ) -> Deletion:
     """Mark a definition as terminating: it goes when its objects are gone."""
     check_preconditions(call, existing, options)
@@ -152,7 +154,7 @@ def _delete_definition(
 
 
 def _delete_namespace(
-    state: State, call: Call, existing: Stored, options: DeleteOptions
+    state: ServerState, call: Call, existing: Stored, options: DeleteOptions
 ) -> Deletion:
     """Let a namespace go, or mark it as terminating while something is to be cleaned up."""
     uid = options.preconditions.uid
@@ -207,7 +209,7 @@ def check_preconditions(call: Call, existing: Stored, options: DeleteOptions) ->
         )
 
 
-def _gracefully(state: State, obj: Json, options: DeleteOptions) -> Json | None:
+def _gracefully(state: ServerState, obj: Json, options: DeleteOptions) -> Json | None:
     """Return a pod marked for graceful deletion; None for objects that know no grace."""
     if obj.get("kind") != "Pod" or obj.get("apiVersion") != "v1":
         return None
@@ -233,7 +235,7 @@ def grace_period(pod: Json, options: DeleteOptions) -> int:
     return 1 if period < 0 else int(period)
 
 
-def _hasten(state: State, obj: Json, options: DeleteOptions) -> Json | None:
+def _hasten(state: ServerState, obj: Json, options: DeleteOptions) -> Json | None:
     """Shorten the grace period of a pod that is being deleted already."""
     metadata = obj["metadata"]
     current = metadata.get("deletionGracePeriodSeconds")
@@ -298,7 +300,7 @@ def _propagation(call: Call, finalizers: list[str], options: DeleteOptions) -> s
     return "Orphan" if habit is Orphaning.ORPHAN else "Background"
 
 
-def _store(state: State, existing: Stored, obj: Json, options: DeleteOptions) -> Stored:
+def _store(state: ServerState, existing: Stored, obj: Json, options: DeleteOptions) -> Stored:
     if obj == existing.obj:
         return existing
     if options.dry_run:

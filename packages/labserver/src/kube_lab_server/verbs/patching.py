@@ -30,7 +30,7 @@ from kube_lab_server.verbs.applying import apply_patch
 from kube_lab_server.verbs.updating import check_name, store_changed
 from kube_lab_server.wire.negotiation import media_type
 from kube_lab_server.wire.refusals import (
-    Refusal,
+    RequestRefusal,
     bad_request,
     failed,
     invalid,
@@ -44,7 +44,7 @@ from numakube.values.gotext import go_json
 if TYPE_CHECKING:
     from kube_lab_server.catalogue.resource_rules import Rules
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json, JsonValue
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -63,7 +63,7 @@ class Patched(NamedTuple):
     noted: tuple[str, ...]
 
 
-def patch(state: State, call: Call) -> Reply:
+def patch(state: ServerState, call: Call) -> Reply:
     """Handle a PATCH of an object or of a part of it."""
     kind = media_type(call.headers.get("Content-Type"))
     check_patch_type(call, kind)
@@ -144,16 +144,16 @@ def _as_object(result: JsonValue) -> Json:
     return result
 
 
-def _refused(error: PatchError) -> Refusal:
+def _refused(error: PatchError) -> RequestRefusal:
     match error:
         case MalformedPatch():
             return bad_request(str(error))
         case InapplicablePatch():
             message = "the server rejected our request due to an error in our request"
-            return Refusal(422, "Invalid", message, {})
+            return RequestRefusal(422, "Invalid", message, {})
         case TooManyOperations():
             message = f"Request entity is too large: {error}"
-            return Refusal(413, "RequestEntityTooLarge", message)
+            return RequestRefusal(413, "RequestEntityTooLarge", message)
         case _:
             return failed(str(error))
 
@@ -218,7 +218,7 @@ def _sorted(value: JsonValue) -> JsonValue:
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
-def _other_kind(obj: Json, sent: GVK, kind: GVK) -> Refusal:
+def _other_kind(obj: Json, sent: GVK, kind: GVK) -> RequestRefusal:
     """A patch made a custom object one of another kind or version."""
     problems = []
     if sent.kind != kind.kind:
@@ -229,5 +229,5 @@ def _other_kind(obj: Json, sent: GVK, kind: GVK) -> Refusal:
     return invalid(sent.group, sent.kind, metadata_of(obj).get("name") or "", problems)
 
 
-def _invalid_patch(document: JsonValue, why: str) -> Refusal:
+def _invalid_patch(document: JsonValue, why: str) -> RequestRefusal:
     return invalid("", "", "", [invalid_field("patch", go_json(document), why)])

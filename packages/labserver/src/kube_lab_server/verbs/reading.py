@@ -11,9 +11,9 @@ from kube_lab_server.catalogue.field_selectors import (
     matches_fields,
     parse_field_selector,
 )
-from kube_lab_server.handling.object_views import Listing, list_reply, object_reply
-from kube_lab_server.store.store import Expired, Stored
-from kube_lab_server.wire.refusals import Refusal, bad_request, expired, failed, not_found
+from kube_lab_server.handling.object_views import ListPage, list_reply, object_reply
+from kube_lab_server.store.store import Stored, VersionCompacted
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request, expired, failed, not_found
 from kube_lab_server.wire.request_options import (
     EXACT,
     INCONSISTENT,
@@ -30,9 +30,9 @@ from numakube.errors import InvalidValue
 from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 _CONTINUE_EXPIRED: Final = (
@@ -67,7 +67,7 @@ class Selection:
         )
 
 
-def get(state: State, call: Call) -> Reply:
+def get(state: ServerState, call: Call) -> Reply:
     """Handle the GET of one object."""
     asked = parse_version(call.query.get("resourceVersion", ""))
     if asked > state.store.version:
@@ -78,12 +78,12 @@ def get(state: State, call: Call) -> Reply:
     return object_reply(call, 200, stored)
 
 
-def _title(resource: Resource) -> str:
+def _title(resource: VersionedResource) -> str:
     """Return what a resource is called when it is not found: one has a name of its own."""
     return "componentstatus" if resource.shelf == "componentstatuses" else resource.plural
 
 
-def list_collection(state: State, call: Call) -> Reply:
+def list_collection(state: ServerState, call: Call) -> Reply:
     """Handle the GET of a collection."""
     return list_reply(call, list_objects(state, call, list_options(call.query, watch=False)))
 
@@ -102,12 +102,12 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     return Selection(labels, fields)
 
 
-def list_objects(state: State, call: Call, options: ListOptions) -> Listing:
+def list_objects(state: ServerState, call: Call, options: ListOptions) -> ListPage:
     """Return the page of objects that a list asks for."""
     selection = selection_of(call, options)
     version, start = _where(state, options)
     found = state.store.list_at(call.resource.shelf, call.namespace, version)
-    if isinstance(found, Expired):
+    if isinstance(found, VersionCompacted):
         raise _too_old(options, start)
     if name := _only_name(call, selection):
         found = [stored for stored in found if stored.key.name == name]
@@ -124,7 +124,7 @@ def _only_name(call: Call, selection: Selection) -> str:
     return next((term.value for term in names if not term.negated), "")
 
 
-def _where(state: State, options: ListOptions) -> tuple[int, str]:
+def _where(state: ServerState, options: ListOptions) -> tuple[int, str]:
     """Return the version to show and the path to start at."""
     newest = state.store.version
     if options.continuation:
@@ -144,7 +144,7 @@ def _where(state: State, options: ListOptions) -> tuple[int, str]:
 
 def _page(
     found: list[Stored], selection: Selection, continuation: Continuation, limit: int
-) -> Listing:
+) -> ListPage:
     metadata: Json = {"resourceVersion": str(continuation.version)}
     items: list[Stored] = []
     for index, stored in enumerate(found):
@@ -157,10 +157,10 @@ def _page(
             break
         if stored.key.path >= continuation.start and selection.matches(stored):
             items.append(stored)
-    return Listing(items, metadata)
+    return ListPage(items, metadata)
 
 
-def _too_old(options: ListOptions, start: str) -> Refusal:
+def _too_old(options: ListOptions, start: str) -> RequestRefusal:
     if options.continuation:
         fresh = Continuation(INCONSISTENT, start).token()
         return expired(_CONTINUE_EXPIRED, {"continue": fresh})
@@ -170,7 +170,7 @@ def _too_old(options: ListOptions, start: str) -> Refusal:
 def _list_version(text: str) -> int:
     try:
         return parse_version(text)
-    except Refusal as refusal:
+    except RequestRefusal as refusal:
         raise bad_request(f"invalid resource version: {refusal}") from None
 
 
@@ -184,10 +184,10 @@ def parse_version(text: str) -> int:
     return int(text)
 
 
-def too_large(asked: int, newest: int) -> Refusal:
+def too_large(asked: int, newest: int) -> RequestRefusal:
     """A version is asked for that does not exist yet."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return Refusal(
+    return RequestRefusal(
         504,
         "Timeout",
         f"Timeout: Too large resource version: {asked}, current: {newest}",

@@ -26,9 +26,9 @@ from numakube.api.field_errors import invalid as invalid_field
 from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
-    from kube_lab_server.catalogue.resources import Resource
+    from kube_lab_server.catalogue.resources import VersionedResource
     from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
     from kube_lab_server.kind_names import Json
 
 MODIFIED = (
@@ -36,7 +36,7 @@ MODIFIED = (
 )
 
 
-def update(state: State, call: Call) -> Reply:
+def update(state: ServerState, call: Call) -> Reply:
     """Handle a PUT of an object or of a part of it."""
     options = write_options(call.query, kind="UpdateOptions")
     obj = decode_object(call, options, call.resource.kind, call.rules)
@@ -68,7 +68,7 @@ def check_name(obj: Json, name: str) -> None:
         )
 
 
-def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) -> Reply:
+def _create_missing(state: ServerState, call: Call, obj: Json, options: WriteOptions) -> Reply:
     if not call.resource.habits.create_on_update or call.info.subresource:
         raise not_found(call.resource.group, call.resource.plural, call.info.name)
     authorize_create(state, call)
@@ -80,7 +80,11 @@ def _create_missing(state: State, call: Call, obj: Json, options: WriteOptions) 
 
 
 def precondition_failed(
-    resource: Resource, key: tuple[str, str], wanted: str, actual: str = "", what: str = "UID"
+    resource: VersionedResource,
+    key: tuple[str, str],
+    wanted: str,
+    actual: str = "",
+    what: str = "UID",
 ) -> Exception:
     """The object at *key* is not the one that the request is about, or does not exist at all."""
     why = (
@@ -92,7 +96,7 @@ def precondition_failed(
 
 
 def store_changed(
-    state: State,
+    state: ServerState,
     call: Call,
     existing: Stored,
     obj: Json,
@@ -142,7 +146,7 @@ def _check_version(call: Call, existing: Stored, obj: Json) -> None:
         raise conflict(resource.group, resource.plural, existing.key.name, MODIFIED)
 
 
-def _prepared(state: State, call: Call, obj: Json, old: Json, part: str) -> Json:
+def _prepared(state: ServerState, call: Call, obj: Json, old: Json, part: str) -> Json:
     """Return *obj* with what cannot change restored, after checking it."""
     before = old["metadata"]
     obj = with_metadata(
@@ -188,7 +192,7 @@ def _spec_finalized(obj: Json) -> bool:
 
 
 def _finish_deletion(
-    state: State, call: Call, existing: Stored, obj: Json, options: WriteOptions
+    state: ServerState, call: Call, existing: Stored, obj: Json, options: WriteOptions
 ) -> Stored:
     if not options.dry_run:
         state.store.remove(existing.key)

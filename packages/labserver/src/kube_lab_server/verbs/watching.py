@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from kube_lab_server.handling.call import Stream
+from kube_lab_server.handling.call import StreamedAnswer
 from kube_lab_server.handling.object_views import EventView, event_text, included
-from kube_lab_server.store.store import Change, ChangeType, Expired, Stored
+from kube_lab_server.store.store import ChangeType, StoreChange, Stored, VersionCompacted
 from kube_lab_server.verbs.reading import Selection, parse_version, selection_of
 from kube_lab_server.wire.negotiation import STREAM_TYPES
 from kube_lab_server.wire.refusals import expired, internal_error, not_acceptable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import State
+    from kube_lab_server.handling.server_state import ServerState
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 DEFAULT_TIMEOUT: Final = 1800.0
@@ -44,7 +44,7 @@ MAX_BACKLOG: Final = 20_000
 """How many events a client may lag behind before its watch is ended."""
 
 
-def watch(state: State, call: Call) -> Stream:
+def watch(state: ServerState, call: Call) -> StreamedAnswer:
     """Handle the watch of a collection."""
     options = list_options(call.query, watch=True)
     selection = selection_of(call, options)
@@ -65,7 +65,7 @@ def watch(state: State, call: Call) -> Stream:
         stop()
         state.feeds.discard(call.resource.shelf, feed)
 
-    return Stream(_Chunks(_events(state, options, feed), release))
+    return StreamedAnswer(_Chunks(_events(state, options, feed), release))
 
 
 class _Chunks:
@@ -109,7 +109,7 @@ class Feed:
     ended: bool = False
     annotate_bookmark: bool = False
 
-    def begin(self, state: State, call: Call, options: ListOptions, version: int) -> None:
+    def begin(self, state: ServerState, call: Call, options: ListOptions, version: int) -> None:
         """Put in what is asked of the past."""
         self.version = state.store.version
         self.since = version
@@ -124,16 +124,16 @@ class Feed:
             return
         self.catch_up(state, call.resource.shelf, version)
 
-    def catch_up(self, state: State, shelf: str, version: int) -> None:
+    def catch_up(self, state: ServerState, shelf: str, version: int) -> None:
         """Put in what happened since *version*."""
         changes = state.store.changes_since(shelf, version)
-        if isinstance(changes, Expired):
+        if isinstance(changes, VersionCompacted):
             self._expire(version, changes.oldest)
             return
         for change in changes:
             self.put(change)
 
-    def put(self, change: Change) -> None:
+    def put(self, change: StoreChange) -> None:
         """Put in what *change* means to this watch."""
         self.version = max(self.version, change.version)
         if change.version <= self.since:
@@ -200,7 +200,7 @@ class Feed:
         self.end()
 
 
-def _last_seen(change: Change, before: Stored) -> Stored:
+def _last_seen(change: StoreChange, before: Stored) -> Stored:
     """Return the object that a DELETED event shows: as it last matched, at the new version."""
     if change.type is ChangeType.DELETED:
         return change.now
@@ -208,7 +208,9 @@ def _last_seen(change: Change, before: Stored) -> Stored:
     return Stored(before.key, {**before.obj, "metadata": metadata}, change.version, before.form)
 
 
-async def _events(state: State, options: ListOptions, feed: Feed) -> AsyncGenerator[bytes, None]:
+async def _events(
+    state: ServerState, options: ListOptions, feed: Feed
+) -> AsyncGenerator[bytes, None]:
     loop = asyncio.get_running_loop()
     timeout = options.timeout_seconds or DEFAULT_TIMEOUT * (1 + state.rng.random())
     deadline = loop.time() + timeout

@@ -160,7 +160,7 @@ class MalformedYaml(MalformedJson):
     """A text is not YAML; the message is that of Go's library."""
 
 
-class Document(NamedTuple):
+class BodyDocument(NamedTuple):
     """A body that was read.
 
     Attributes:
@@ -176,7 +176,7 @@ class Document(NamedTuple):
         return "yaml: unmarshal errors:" + "".join(f"\n  {line}" for line in self.repeated)
 
 
-def read_yaml(text: bytes) -> Document:
+def read_yaml(text: bytes) -> BodyDocument:
     """Read YAML as JSON."""
     loader = _Loader(text)
     try:
@@ -185,7 +185,7 @@ def read_yaml(text: bytes) -> Document:
         raise MalformedYaml(describe(error)) from None
     finally:
         loader.dispose()
-    return Document(
+    return BodyDocument(
         _sorted(value),
         tuple(
             f"line {line}: key {go_quote(key)} already set in map" for line, key in loader.repeated

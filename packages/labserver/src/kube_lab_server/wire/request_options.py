@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from multidict import MultiDict
 
 from kube_lab_server.schema.metadata_checks import validate_field_manager
-from kube_lab_server.wire.refusals import Refusal, bad_request, invalid
+from kube_lab_server.wire.refusals import RequestRefusal, bad_request, invalid
 from numakube.api.field_errors import FieldError, forbidden, not_supported, required
 from numakube.api.field_errors import invalid as invalid_field
 from numakube.values.gotext import go_quote
@@ -390,5 +390,5 @@ def parse_continuation(token: str) -> Continuation:
     return Continuation(version, start)
 
 
-def _invalid(why: str) -> Refusal:
+def _invalid(why: str) -> RequestRefusal:
     return bad_request(f"invalid continue token: continue key is not valid: {why}")

@@ -34,7 +34,7 @@ _LARGEST_WINDOW: Final = (1 << 31) - 1
 _READ_SIZE: Final = 1 << 16
 
 
-class Code(IntEnum):
+class GrpcCode(IntEnum):
     """How a call ended."""
 
     OK = 0
@@ -59,7 +59,7 @@ class Code(IntEnum):
 class CallFailed(NumakubeError):
     """A call ended without an answer."""
 
-    def __init__(self, code: Code, detail: str) -> None:
+    def __init__(self, code: GrpcCode, detail: str) -> None:
         super().__init__(f"{code.name}: {detail}")
         self.code = code
 
@@ -84,11 +84,11 @@ async def call(
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
     except TimeoutError:
-        raise CallFailed(Code.DEADLINE_EXCEEDED, f"no answer within {within:g} s") from None
+        raise CallFailed(GrpcCode.DEADLINE_EXCEEDED, f"no answer within {within:g} s") from None
     except OSError as error:
-        raise CallFailed(Code.UNAVAILABLE, str(error)) from None
+        raise CallFailed(GrpcCode.UNAVAILABLE, str(error)) from None
     except (h2.exceptions.ProtocolError, ValueError, struct.error) as error:
-        raise CallFailed(Code.INTERNAL, f"the answer cannot be read: {error}") from None
+        raise CallFailed(GrpcCode.INTERNAL, f"the answer cannot be read: {error}") from None
 
 
 class _Call:
@@ -117,7 +117,7 @@ class _Call:
             self._writer.write(self._http.data_to_send())
             received = await self._reader.read(_READ_SIZE)
             if not received:
-                raise CallFailed(Code.UNAVAILABLE, "the server hung up")
+                raise CallFailed(GrpcCode.UNAVAILABLE, "the server hung up")
             for event in self._http.receive_data(received):
                 ended |= self._take(event)
         return self._message()
@@ -150,12 +150,14 @@ class _Call:
             case h2.events.DataReceived():
                 self._data += event.data
                 if len(self._data) > self._at_most:
-                    raise CallFailed(Code.RESOURCE_EXHAUSTED, f"more than {self._at_most} bytes")
+                    raise CallFailed(
+                        GrpcCode.RESOURCE_EXHAUSTED, f"more than {self._at_most} bytes"
+                    )
             case h2.events.StreamReset():
                 detail = f"the call was reset, HTTP/2 error {int(event.error_code)}"
-                raise CallFailed(Code.UNAVAILABLE, detail)
+                raise CallFailed(GrpcCode.UNAVAILABLE, detail)
             case h2.events.ConnectionTerminated():
-                raise CallFailed(Code.UNAVAILABLE, "the server takes no more calls")
+                raise CallFailed(GrpcCode.UNAVAILABLE, "the server takes no more calls")
             case h2.events.StreamEnded():
                 return True
             case _:
@@ -165,9 +167,9 @@ class _Call:
     def _message(self) -> bytes:
         if b"grpc-status" not in self._headers:
             status = self._headers.get(b":status", b"none").decode()
-            raise CallFailed(Code.UNKNOWN, f"no gRPC status; that of HTTP is {status}")
-        code = Code(int(self._headers[b"grpc-status"]))
-        if code is not Code.OK:
+            raise CallFailed(GrpcCode.UNKNOWN, f"no gRPC status; that of HTTP is {status}")
+        code = GrpcCode(int(self._headers[b"grpc-status"]))
+        if code is not GrpcCode.OK:
             raise CallFailed(code, unquote(self._headers.get(b"grpc-message", b"").decode()))
         compressed, length = _MESSAGE_HEAD.unpack_from(self._data)
         message = bytes(self._data[_MESSAGE_HEAD.size :])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Mount:
+class HostMount:
     """A path of the host that a container sees."""
 
     container_path: str

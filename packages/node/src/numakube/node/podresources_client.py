@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.errors import KubeletUnavailable, MalformedObject
 from numakube.node.bounded_files import read_regular_file
-from numakube.node.grpc_call import CallFailed, Code, call
+from numakube.node.grpc_call import CallFailed, GrpcCode, call
 from numakube.node.protos import POD_RESOURCES
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class PodResourcesClient:
                 answer = await call(self._socket, path, data, within=self._timeout, at_most=most)
                 return _response_type(method).FromString(answer)
             except CallFailed as error:
-                busy = error.code is Code.RESOURCE_EXHAUSTED
+                busy = error.code is GrpcCode.RESOURCE_EXHAUSTED
                 if not busy or attempt == _ATTEMPTS - 1:
                     raise KubeletUnavailable(
                         f"PodResources {method} on {self._socket}: {error}"

@@ -7,11 +7,11 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.node_map import map_words
-from numakube.insight.node_map.picture import Change, folded
+from numakube.insight.node_map.picture import PictureChange, folded
 from numakube.values.display import counted
 from numakube_pages.drawing.scene import (
     Box,
-    Group,
+    DrawnGroup,
     Label,
     Scene,
     moved,
@@ -26,7 +26,7 @@ from numakube_pages.drawing.zone_layout import PADDING, Sheet, ZonePen, measures
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numakube.insight.node_map.picture import NodePicture, PodMark, Zone
+    from numakube.insight.node_map.picture import DrawnZone, NodePicture, PodMark
     from numakube_pages.drawing.scene import Item
 
 
@@ -187,9 +187,9 @@ def _below_one_another(blocks: list[_Block]) -> _Block:
     return _Block(tuple(items), max(block.width for block in blocks), y - _SOCKET_GAP)
 
 
-def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
+def _sockets(zones: Sequence[DrawnZone]) -> dict[str, list[DrawnZone]]:
     """Return the zones by what they stand in."""
-    groups: dict[str, list[Zone]] = {}
+    groups: dict[str, list[DrawnZone]] = {}
     for zone in zones:
         if zone.sockets:
             name = (
@@ -201,7 +201,9 @@ def _sockets(zones: Sequence[Zone]) -> dict[str, list[Zone]]:
     return groups
 
 
-def _socket(name: str, zones: list[Zone], pen: ZonePen, columns: int, zone_width: float) -> _Block:
+def _socket(
+    name: str, zones: list[DrawnZone], pen: ZonePen, columns: int, zone_width: float
+) -> _Block:
     """Return a socket with its zones in rows of equal height."""
     head = _SOCKET_HEAD if name else PADDING
     items: list[Item] = []
@@ -223,14 +225,14 @@ def _socket(name: str, zones: list[Zone], pen: ZonePen, columns: int, zone_width
     )  # fmt: skip
     label = Label(x=PADDING, y=17, text=name, size=_TEXT, bold=True, paint="muted")
     head_items = (frame, label) if name else (frame,)
-    return _Block((Group(children=(*head_items, *items), classes="socket"),), width, height)
+    return _Block((DrawnGroup(children=(*head_items, *items), classes="socket"),), width, height)
 
 
-def _framed(zone: Zone, inside: list[Item], width: float, height: float) -> Group:
+def _framed(zone: DrawnZone, inside: list[Item], width: float, height: float) -> DrawnGroup:
     frame = Box(
         x=0.5, y=0.5, width=width - 1, height=height - 1, fill="zone", line="zone-line", radius=6
     )
-    return Group(
+    return DrawnGroup(
         children=(frame, *inside),
         classes="zone",
         id=f"zone-{zone.id}",
@@ -249,7 +251,7 @@ def _homeless(picture: NodePicture, pen: ZonePen, width: float) -> _Block:
         x=0.5, y=0.5, width=width - 1, height=height - 1,
         fill="socket", line="socket-line", radius=8, dashed=True,
     )  # fmt: skip
-    group = Group(children=(frame, *sheet.items), classes="homeless")
+    group = DrawnGroup(children=(frame, *sheet.items), classes="homeless")
     return _Block((group,), width, height)
 
 
@@ -344,7 +346,9 @@ def _axis(x: float, y: float, number: int) -> Label:
     )  # fmt: skip
 
 
-def _distance(one: int, other: int, value: int, most: int, place: tuple[float, float]) -> Group:
+def _distance(
+    one: int, other: int, value: int, most: int, place: tuple[float, float]
+) -> DrawnGroup:
     x, y = place
     share = (value - _LOCAL) / (most - _LOCAL) if most > _LOCAL else 0.0
     cell = Box(
@@ -354,7 +358,7 @@ def _distance(one: int, other: int, value: int, most: int, place: tuple[float, f
     label = Label(
         x=x + _CELL / 2, y=y + 14, text=str(value), size=_SMALL, mono=True, anchor="middle"
     )
-    return Group(
+    return DrawnGroup(
         children=(cell, label),
         classes="distance",
         title=f"distance from zone {one} to zone {other}: {value}",
@@ -394,16 +398,16 @@ def _heading(picture: NodePicture) -> str:
     if not picture.pods and not picture.sharing_pods:
         return "Nothing is held exclusively" if picture.kubelet.topology_policy else "Legend"
     sharing = f", {counted(picture.sharing_pods, 'pod')} without" if picture.sharing_pods else ""
-    holders = sum(pod.change is not Change.FREED for pod in picture.pods)
+    holders = sum(pod.change is not PictureChange.FREED for pod in picture.pods)
     return f"{counted(holders, 'pod')} with exclusive resources{sharing}"
 
 
 def _pod(
     pod: PodMark, number: int, place: tuple[float, float], widths: tuple[float, float]
-) -> tuple[Group, float]:
+) -> tuple[DrawnGroup, float]:
     """Return what one pod holds, in as many lines as that takes, and how high they are."""
     (x, y), (room, width) = place, widths
-    gone = pod.change is Change.FREED
+    gone = pod.change is PictureChange.FREED
     swatch = Box(
         x=x + 1, y=y + 1, width=20, height=18, radius=3,
         fill="page" if gone else pod_paint(number),
@@ -422,8 +426,8 @@ def _pod(
         Label(x=left, y=y + 14 + _LINE * position, text=line, size=_SMALL, paint="muted")
         for position, line in enumerate(lines)
     ]
-    state = "" if pod.change is Change.NONE else f" {pod.change}"
-    group = Group(
+    state = "" if pod.change is PictureChange.NONE else f" {pod.change}"
+    group = DrawnGroup(
         children=(swatch, letter, label, *details),
         classes=f"pod {pod_paint(number)}{state}",
         id=f"pod-{number}",
@@ -455,16 +459,16 @@ def _key(picture: NodePicture, y: float) -> Iterator[Item]:
         entries.append(("several", "", "parts of it are held"))
     if any(not device.healthy and device.owner is None for device in devices):
         entries.append(("broken", "", "unhealthy"))
-    if Change.TAKEN in changes:
+    if PictureChange.TAKEN in changes:
         entries.append(("free", "taken", "taken by the plan"))
-    if Change.FREED in changes:
+    if PictureChange.FREED in changes:
         entries.append(("free", "freed", "freed by the plan"))
     x = 0.0
     for fill, line, text in entries:
-        changed = line in (Change.TAKEN, Change.FREED)
+        changed = line in (PictureChange.TAKEN, PictureChange.FREED)
         yield Box(
             x=x + 1, y=y + 2, width=20, height=16, radius=3, fill=fill, line=line,
-            line_width=2 if changed else 1, dashed=line == Change.FREED,
+            line_width=2 if changed else 1, dashed=line == PictureChange.FREED,
         )  # fmt: skip
         yield Label(x=x + 28, y=y + 14, text=text, size=_SMALL, paint="muted")
         x += 28 + text_width(text, _SMALL) + 18

@@ -63,7 +63,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class DrawnGroup:
     """Things that belong together."""
 
     children: tuple[Item, ...]
@@ -73,7 +73,7 @@ class Group:
     data: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-Item: TypeAlias = Box | Label | Group
+Item: TypeAlias = Box | Label | DrawnGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def wrapped(parts: Iterable[str], width: float, size: float, *, between: str) ->
 
 def moved(item: Item, right: float, down: float) -> Item:
     """Return *item* at another place."""
-    if isinstance(item, Group):
+    if isinstance(item, DrawnGroup):
         return replace(item, children=tuple(moved(child, right, down) for child in item.children))
     return replace(item, x=item.x + right, y=item.y + down)
 

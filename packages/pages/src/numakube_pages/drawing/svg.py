@@ -16,7 +16,7 @@ from numakube_pages.drawing.scene import (
     DARK,
     LIGHT,
     Box,
-    Group,
+    DrawnGroup,
     Item,
     Label,
 )
@@ -159,14 +159,14 @@ class _Pen:
         yield "</svg>\n"
 
     def _item(self, item: Item) -> Iterator[str]:
-        if isinstance(item, Group):
+        if isinstance(item, DrawnGroup):
             yield from self._group(item)
         elif isinstance(item, Label):
             yield _label(item)
         else:
             yield _box(item)
 
-    def _group(self, group: Group) -> Iterator[str]:
+    def _group(self, group: DrawnGroup) -> Iterator[str]:
         attributes = {"class": group.classes, "id": self._prefix + group.id if group.id else ""}
         attributes |= {f"data-{name}": value for name, value in group.data.items()}
         opening, closing = self._linked(group)
@@ -177,7 +177,7 @@ class _Pen:
             yield from self._item(child)
         yield f"</g>{closing}\n"
 
-    def _linked(self, group: Group) -> tuple[str, str]:
+    def _linked(self, group: DrawnGroup) -> tuple[str, str]:
         """Return what goes around a group that is a pod's; only the legend is walked by keys."""
         pod = group.data.get("pod", "")
         address = self._link(pod) if self._link is not None and pod else ""

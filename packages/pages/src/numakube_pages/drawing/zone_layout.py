@@ -7,23 +7,23 @@ from math import ceil, sqrt
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.node_map import map_words
-from numakube.insight.node_map.picture import Change
+from numakube.insight.node_map.picture import PictureChange
 from numakube.values.display import bytes_text, short_name
-from numakube_pages.drawing.scene import Box, Group, Label, pod_paint, shortened, text_width
+from numakube_pages.drawing.scene import Box, DrawnGroup, Label, pod_paint, shortened, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.insight.node_map.picture import (
         Amount,
-        Cache,
-        Core,
-        Cpu,
-        Device,
-        Memory,
+        DrawnCache,
+        DrawnCore,
+        DrawnCpu,
+        DrawnDevice,
+        DrawnMemory,
+        DrawnZone,
         MemoryPart,
         NodePicture,
-        Zone,
     )
     from numakube_pages.drawing.scene import Item
 
@@ -37,7 +37,7 @@ CELL_RADIUS: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Appearance:
     """How something appears that a pod may own."""
 
     fill: str
@@ -46,10 +46,12 @@ class Look:
     letter: str
     classes: str
     data: dict[str, str]
-    change: Change
+    change: PictureChange
 
     @classmethod
-    def of(cls, picture: NodePicture, owner: int | None, state: str, change: Change) -> Look:
+    def of(
+        cls, picture: NodePicture, owner: int | None, state: str, change: PictureChange
+    ) -> Appearance:
         """Return the look of something in *state*, or of what *owner* has."""
         if owner is not None:
             pod, paint = picture.pods[owner], pod_paint(owner)
@@ -63,7 +65,7 @@ class Look:
         self, x: float, y: float, width: float, height: float, *, radius: float = CELL_RADIUS
     ) -> Iterator[Item]:
         """Yield the cell, framed if a plan changes it."""
-        if self.change is Change.NONE:
+        if self.change is PictureChange.NONE:
             inset = 0.5 if self.line else 0.0
             yield Box(
                 x=x + inset, y=y + inset, width=width - 2 * inset, height=height - 2 * inset,
@@ -73,7 +75,7 @@ class Look:
         yield Box(
             x=x + 1, y=y + 1, width=max(width - 2, 1), height=height - 2, fill=self.fill,
             line=str(self.change), line_width=2, radius=radius,
-            dashed=self.change is Change.FREED,
+            dashed=self.change is PictureChange.FREED,
         )  # fmt: skip
 
 
@@ -120,7 +122,7 @@ _MANY_DEVICES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Measures:
+class ZoneMeasures:
     """Sizes that all zones of a drawing have in common."""
 
     cores_a_row: int
@@ -133,7 +135,7 @@ class Measures:
         return self.zone_width - 2 * PADDING
 
 
-def measures_of(picture: NodePicture, *, least_width: float = 0) -> Measures:
+def measures_of(picture: NodePicture, *, least_width: float = 0) -> ZoneMeasures:
     """Return sizes that suit the largest zone; a zone gets at least *least_width*."""
     caches = [cache for zone in picture.zones for cache in zone.caches]
     told = any(cache.id is not None for cache in caches)
@@ -146,7 +148,7 @@ def measures_of(picture: NodePicture, *, least_width: float = 0) -> Measures:
     width = max(natural, _NARROWEST, least_width)
     if most:
         cell = min((width - frame + GAP) / a_row - 2 * GAP, 2 * cell)
-    return Measures(a_row, cell, width)
+    return ZoneMeasures(a_row, cell, width)
 
 
 def _cores_a_row(cores: int, shared: int, *, told: bool) -> int:
@@ -163,11 +165,11 @@ def _cores_a_row(cores: int, shared: int, *, told: bool) -> int:
 class ZonePen:
     """Draws the zones of one picture, each at the origin."""
 
-    def __init__(self, picture: NodePicture, measures: Measures) -> None:
+    def __init__(self, picture: NodePicture, measures: ZoneMeasures) -> None:
         self._picture = picture
         self._measures = measures
 
-    def zone(self, zone: Zone) -> tuple[list[Item], float]:
+    def zone(self, zone: DrawnZone) -> tuple[list[Item], float]:
         """Return what is inside a zone, and how high it is."""
         sheet = Sheet(self._measures.inner)
         self._head(sheet, zone)
@@ -180,7 +182,7 @@ class ZonePen:
         self.devices(sheet, zone.devices)
         return sheet.items, sheet.y + PADDING
 
-    def _head(self, sheet: Sheet, zone: Zone) -> None:
+    def _head(self, sheet: Sheet, zone: DrawnZone) -> None:
         sheet.y += HEAD + 2
         title = map_words.zone_title(zone)
         sheet.label(title, HEAD, bold=True)
@@ -194,7 +196,7 @@ class ZonePen:
             sheet.label(text, CAPTION, paint="muted")
         sheet.y += 8
 
-    def _cache(self, sheet: Sheet, cache: Cache) -> None:
+    def _cache(self, sheet: Sheet, cache: DrawnCache) -> None:
         if cache.id is None:
             sheet.y += self._cores(sheet, cache, PADDING, sheet.y) + 6
             return
@@ -211,7 +213,7 @@ class ZonePen:
         inside = Sheet(sheet.width)
         self._cores(inside, cache, PADDING + GAP, top + head)
         sheet.items.append(
-            Group(
+            DrawnGroup(
                 children=(frame, name, *inside.items),
                 classes="cache",
                 data={"cache": str(cache.id)},
@@ -219,14 +221,14 @@ class ZonePen:
         )
         sheet.y = top + height + 6
 
-    def _core_rows(self, cache: Cache) -> int:
+    def _core_rows(self, cache: DrawnCache) -> int:
         return ceil(len(cache.cores) / self._measures.cores_a_row)
 
-    def _core_height(self, cache: Cache) -> float:
+    def _core_height(self, cache: DrawnCache) -> float:
         threads = max((len(core.cpus) for core in cache.cores), default=1)
         return threads * (CELL_HEIGHT + 2) + 2 + GAP
 
-    def _cores(self, sheet: Sheet, cache: Cache, left: float, top: float) -> float:
+    def _cores(self, sheet: Sheet, cache: DrawnCache, left: float, top: float) -> float:
         """Draw the cores of a cache and return how much height they take."""
         across = self._measures.cell_width + 2 * GAP
         down = self._core_height(cache)
@@ -235,7 +237,7 @@ class ZonePen:
             sheet.items.append(self._core(core, left + column * across, top + row * down))
         return self._core_rows(cache) * down - GAP
 
-    def _core(self, core: Core, x: float, y: float) -> Group:
+    def _core(self, core: DrawnCore, x: float, y: float) -> DrawnGroup:
         width = self._measures.cell_width
         height = len(core.cpus) * (CELL_HEIGHT + 2) + 2
         frame = Box(x=x, y=y, width=width + GAP, height=height, fill="core", radius=4)
@@ -243,11 +245,11 @@ class ZonePen:
             self._cpu(cpu, x + 2, y + 2 + number * (CELL_HEIGHT + 2), width)
             for number, cpu in enumerate(core.cpus)
         )
-        return Group(children=(frame, *cells), classes="core")
+        return DrawnGroup(children=(frame, *cells), classes="core")
 
-    def _cpu(self, cpu: Cpu, x: float, y: float, width: float) -> Group:
+    def _cpu(self, cpu: DrawnCpu, x: float, y: float, width: float) -> DrawnGroup:
         state = "owned" if cpu.owner is not None else "reserved" if cpu.reserved else "free"
-        look = Look.of(self._picture, cpu.owner, state, cpu.change)
+        look = Appearance.of(self._picture, cpu.owner, state, cpu.change)
         data = {"cpu": str(cpu.id), **look.data}
         items = [
             *look.box(x, y, width, CELL_HEIGHT),
@@ -264,7 +266,7 @@ class ZonePen:
                     bold=True, paint=look.text,
                 )
             )  # fmt: skip
-        return Group(
+        return DrawnGroup(
             children=tuple(items),
             classes=f"cpu {look.classes}",
             id=f"cpu-{cpu.id}",
@@ -272,7 +274,7 @@ class ZonePen:
             data=data,
         )
 
-    def _memory(self, sheet: Sheet, zone: Zone, bar: Memory) -> None:
+    def _memory(self, sheet: Sheet, zone: DrawnZone, bar: DrawnMemory) -> None:
         sheet.caption(bar.kind, map_words.memory_words(self._picture, bar))
         top, left = sheet.y, PADDING
         items: list[Item] = [
@@ -296,7 +298,7 @@ class ZonePen:
                 )
             )  # fmt: skip
         sheet.items.append(
-            Group(
+            DrawnGroup(
                 children=tuple(items),
                 classes="memory" if bar.managed else "memory unmanaged",
                 title=f"{bar.kind}: {map_words.memory_words(self._picture, bar)}",
@@ -305,9 +307,11 @@ class ZonePen:
         )
         sheet.y += BAR_HEIGHT + 4
 
-    def _part(self, bar: Memory, part: MemoryPart, x: float, y: float, width: float) -> Group:
+    def _part(
+        self, bar: DrawnMemory, part: MemoryPart, x: float, y: float, width: float
+    ) -> DrawnGroup:
         alone = part.owners[0] if len(part.owners) == 1 else None
-        look = Look.of(self._picture, alone, "several", part.change)
+        look = Appearance.of(self._picture, alone, "several", part.change)
         # A hair of room between neighbours keeps two pods of one colour apart.
         items = list(look.box(x, y, max(width - 1, 1), BAR_HEIGHT))
         letters = "+".join(self._picture.pods[owner].letter for owner in part.owners)
@@ -318,20 +322,20 @@ class ZonePen:
                     bold=True, anchor="middle", paint="on-pod" if alone is not None else "text",
                 )
             )  # fmt: skip
-        return Group(
+        return DrawnGroup(
             children=tuple(items),
             classes=f"part {look.classes}",
             title=map_words.part_words(self._picture, bar, part),
             data=look.data,
         )
 
-    def devices(self, sheet: Sheet, devices: tuple[Device, ...]) -> None:
+    def devices(self, sheet: Sheet, devices: tuple[DrawnDevice, ...]) -> None:
         """Draw devices, resource by resource."""
         for resource, some in map_words.by_resource(devices).items():
             sheet.caption(short_name(resource), map_words.devices_free_words(self._picture, some))
             self._chips(sheet, some)
 
-    def _chips(self, sheet: Sheet, devices: list[Device]) -> None:
+    def _chips(self, sheet: Sheet, devices: list[DrawnDevice]) -> None:
         many = len(devices) > _MANY_DEVICES
         width = _SMALL_DEVICE if many else max(self._measures.cell_width, 40.0)
         a_row = max(int((sheet.width + GAP) / (width + GAP)), 1)
@@ -342,10 +346,12 @@ class ZonePen:
             sheet.items.append(self._chip(device, x, y, width, numbered=not many))
         sheet.y += ceil(len(devices) / a_row) * (CELL_HEIGHT + GAP)
 
-    def _chip(self, device: Device, x: float, y: float, width: float, *, numbered: bool) -> Group:
+    def _chip(
+        self, device: DrawnDevice, x: float, y: float, width: float, *, numbered: bool
+    ) -> DrawnGroup:
         several = device.sharers or device.blocked
         state = "several" if several else "free" if device.healthy else "broken"
-        look = Look.of(
+        look = Appearance.of(
             self._picture, None if device.sharers else device.owner, state, device.change
         )
         items = list(look.box(x, y, width, CELL_HEIGHT, radius=8 if numbered else 4))
@@ -365,7 +371,7 @@ class ZonePen:
                     size=CELL_TEXT, mono=True, bold=True, paint=look.text,
                 )
             )  # fmt: skip
-        return Group(
+        return DrawnGroup(
             children=tuple(items),
             classes=f"device {look.classes}",
             title=map_words.device_words(self._picture, device),
@@ -373,10 +379,10 @@ class ZonePen:
         )
 
 
-def _reserved_part(bar: Memory, x: float, y: float, width: float) -> Group:
+def _reserved_part(bar: DrawnMemory, x: float, y: float, width: float) -> DrawnGroup:
     box = Box(x=x, y=y, width=max(width - 1, 1), height=BAR_HEIGHT, fill="reserved", radius=3)
     title = f"{bar.kind}: {bytes_text(bar.reserved_bytes)} reserved for the system"
-    return Group(children=(box,), classes="part reserved", title=title)
+    return DrawnGroup(children=(box,), classes="part reserved", title=title)
 
 
 def _amount(sheet: Sheet, amount: Amount) -> None:
@@ -387,7 +393,7 @@ def _amount(sheet: Sheet, amount: Amount) -> None:
     bar = Box(x=PADDING, y=sheet.y, width=sheet.width, height=BAR_HEIGHT, fill="bar", radius=3)
     part = Box(x=PADDING, y=sheet.y, width=width, height=BAR_HEIGHT, fill="several", radius=3)
     sheet.items.append(
-        Group(
+        DrawnGroup(
             children=(bar, part) if used else (bar,),
             classes="amount",
             title=f"{amount.resource}: {map_words.amount_words(amount)}",

@@ -24,7 +24,7 @@ _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ManifestFinding:
     """One thing that is wrong: ``Pod shop/web: metadata.annotations[...]...: unknown word``."""
 
     file: str
@@ -37,7 +37,7 @@ class _Tally:
     """What has been seen so far."""
 
     objects: int
-    findings: list[Finding]
+    findings: list[ManifestFinding]
     unusable: list[str]
 
 
@@ -95,7 +95,7 @@ def _check_file(file: str, tally: _Tally) -> None:
         found = findings_in(tree)
         if found is not None:
             tally.objects += 1
-            tally.findings += [Finding(subject, _name_of(tree), line) for line in found]
+            tally.findings += [ManifestFinding(subject, _name_of(tree), line) for line in found]
 
 
 def _name_of(tree: dict[str, Any]) -> str:

@@ -142,7 +142,7 @@ class PodConfinement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class PodProblem:
     """Something about a pod that its owner should know; *reason* is one word."""
 
     uid: str
@@ -157,7 +157,7 @@ class Decisions:
 
     pools: SharedPools
     pods: Mapping[str, PodConfinement]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[PodProblem, ...] = ()
 
 
 def decide(pods: Sequence[PodState], node: NodeState) -> Decisions:
@@ -170,7 +170,7 @@ def decide(pods: Sequence[PodState], node: NodeState) -> Decisions:
     pools = _pools(bound, node)
     confined = {pod.uid: _confine(pod, pools, node) for pod in usable}
     problems += (
-        Problem(uid=pod.uid, pod=pod.name, reason=NO_POOL, message=_DRY)
+        PodProblem(uid=pod.uid, pod=pod.name, reason=NO_POOL, message=_DRY)
         for pod in usable
         if confined[pod.uid] is _NOWHERE
     )
@@ -185,18 +185,18 @@ _NOWHERE: Final = PodConfinement(containers=MappingProxyType({}), rest=Confineme
 _DRY: Final = "every CPU of this node belongs to some pod alone; this pod shares them all"
 
 
-def _unusable(pods: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
+def _unusable(pods: Iterable[PodState], node: NodeState) -> Iterator[PodProblem]:
     """Yield what is wrong with allotments that cannot be followed."""
     for pod in pods:
         for text in (*pod.problems, *_foreign(pod, node)):
-            yield Problem(uid=pod.uid, pod=pod.name, reason=UNREADABLE, message=text)
+            yield PodProblem(uid=pod.uid, pod=pod.name, reason=UNREADABLE, message=text)
         given = pod.allotment.total.cpus if pod.allotment is not None else 0
         if given and pod.uid in node.pinned:
             message = (
                 f"the scheduler gave it CPUs {CpuSet(given)}, but the kubelet has pinned it to "
                 f"{CpuSet(node.pinned[pod.uid])}; the kubelet's choice stays"
             )
-            yield Problem(uid=pod.uid, pod=pod.name, reason=PINNED, message=message)
+            yield PodProblem(uid=pod.uid, pod=pod.name, reason=PINNED, message=message)
 
 
 def _foreign(pod: PodState, node: NodeState) -> Iterator[str]:
@@ -213,7 +213,7 @@ def _foreign(pod: PodState, node: NodeState) -> Iterator[str]:
             return
 
 
-def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
+def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[PodProblem]:
     """Yield pods whose CPUs another pod has too; no pod is moved for that."""
     owners = [("the kubelet's own choice for another pod", cpus) for cpus in node.pinned.values()]
     for pod in bound:
@@ -221,7 +221,7 @@ def _overlaps(bound: Iterable[PodState], node: NodeState) -> Iterator[Problem]:
         for owner, theirs in owners:
             if both := mine & theirs:
                 message = f"CPUs {CpuSet(both)} also belong to {owner}"
-                yield Problem(uid=pod.uid, pod=pod.name, reason=OVERLAP, message=message)
+                yield PodProblem(uid=pod.uid, pod=pod.name, reason=OVERLAP, message=message)
         owners.append((f"pod {pod.name}", mine))
 
 
@@ -306,7 +306,7 @@ STATIC: Final = "static"
 _NONE: Final = CpuManagerState(policy="none", default_cpus=CpuSet())
 
 
-class NodeReader:
+class MachineReader:
     """Reads a node again and again; its machine only if CPUs come or go.
 
     Attributes:

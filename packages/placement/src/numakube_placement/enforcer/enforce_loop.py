@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.kube.clock import Clock
-    from numakube.node.cgroups.write_order import Setting
-    from numakube.node.nri.nri_objects import Container, Sandbox
-    from numakube_placement.enforcer.allowed_cpus import Decisions, NodeReader, PodState
-    from numakube_placement.enforcer.group_writing import Executor, Refused
+    from numakube.node.cgroups.write_order import GroupSetting
+    from numakube.node.nri.nri_objects import NriContainer, Sandbox
+    from numakube_placement.enforcer.allowed_cpus import Decisions, MachineReader, PodState
+    from numakube_placement.enforcer.group_writing import GroupWriter, UnwrittenFile
     from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
 
 SETTLE_SECONDS: Final = 0.02
@@ -62,11 +62,11 @@ class Announced:
             )
         )
 
-    def add_container(self, uid: str, container: Container) -> None:
+    def add_container(self, uid: str, container: NriContainer) -> None:
         """Note a container of a pod."""
         self._containers.setdefault(uid, {})[container.id] = container.name
 
-    def begin(self, sandboxes: Iterable[Sandbox], containers: Iterable[Container]) -> None:
+    def begin(self, sandboxes: Iterable[Sandbox], containers: Iterable[NriContainer]) -> None:
         """Start over with the containers that there are.
 
         Their pods are not noted: whatever has run for long is known from the API, or forced out of
@@ -129,8 +129,8 @@ class Enforcer:
     """
 
     knowledge: Knowledge
-    reader: NodeReader
-    executor: Executor
+    reader: MachineReader
+    executor: GroupWriter
     reporter: Reporter
     metrics: EnforcerMetrics
     clock: Clock
@@ -140,7 +140,7 @@ class Enforcer:
     wrote: Callable[[Outcome], None] = lambda outcome: None
     announced: Announced = field(default_factory=Announced)
     trouble: str = "no pass has been made yet"
-    refused: Sequence[Refused] = ()
+    refused: Sequence[UnwrittenFile] = ()
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _passes: asyncio.Lock = field(default_factory=asyncio.Lock)
     _queued: asyncio.Task[Outcome] | None = None
@@ -179,7 +179,7 @@ class Enforcer:
             self._queued = None
             return await self._step()
 
-    async def confine(self, uid: str, container: str) -> Setting | None:
+    async def confine(self, uid: str, container: str) -> GroupSetting | None:
         """Make a pass, and return what a container is to have of its own that starts after it.
 
         Other pods have left its CPUs then, and its pod's group has them. Nothing is returned for
@@ -188,7 +188,7 @@ class Enforcer:
         outcome = await self.step()
         return None if outcome.failed else self.decided(uid, container)
 
-    def decided(self, uid: str, container: str) -> Setting | None:
+    def decided(self, uid: str, container: str) -> GroupSetting | None:
         """Return what a container is to have of its own by the last pass that could be made."""
         if self._decided is None or self._ended:
             return None
@@ -197,7 +197,9 @@ class Enforcer:
             return None
         return self.executor.setting_of(pods[uid], decisions.pods[uid], container)
 
-    async def declare(self, identity: str, setting: Setting, *, gone: Collection[str] = ()) -> None:
+    async def declare(
+        self, identity: str, setting: GroupSetting, *, gone: Collection[str] = ()
+    ) -> None:
         """Keep on disk what a container would have without us; forget those that are *gone*."""
         await asyncio.to_thread(self._declare, identity, setting, gone)
 
@@ -239,7 +241,7 @@ class Enforcer:
         self.wrote(outcome)
         return outcome
 
-    def _declare(self, identity: str, setting: Setting, gone: Collection[str]) -> None:
+    def _declare(self, identity: str, setting: GroupSetting, gone: Collection[str]) -> None:
         with self._turn:
             self.executor.forget(gone)
             self.executor.declare(identity, setting)

@@ -17,7 +17,7 @@ import structlog
 
 from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue
-from numakube.node.cgroups.write_order import Setting
+from numakube.node.cgroups.write_order import GroupSetting
 from numakube.values.cpuset import CpuSet
 
 FILE: Final = "originals.json"
@@ -40,7 +40,7 @@ class _Original(_Setting, frozen=True):
     put_back_as: _Setting | None = None
 
 
-class _File(Wire, frozen=True):
+class _EnforcerStateFile(Wire, frozen=True):
     """The whole file."""
 
     version: int = _VERSION
@@ -58,9 +58,9 @@ class Remembered:
         declared: what containers would have without us, by id.
     """
 
-    originals: Mapping[str, Setting] = field(default_factory=dict)
-    stand_ins: Mapping[str, Setting] = field(default_factory=dict)
-    declared: Mapping[str, Setting] = field(default_factory=dict)
+    originals: Mapping[str, GroupSetting] = field(default_factory=dict)
+    stand_ins: Mapping[str, GroupSetting] = field(default_factory=dict)
+    declared: Mapping[str, GroupSetting] = field(default_factory=dict)
 
 
 class OriginalsFile:
@@ -89,7 +89,7 @@ class OriginalsFile:
         except OSError as error:
             raise ConfigError(f"cannot read {self._path}: {error.strerror}") from None
         try:
-            self._saved = _remembered(msgspec.json.decode(data, type=_File))
+            self._saved = _remembered(msgspec.json.decode(data, type=_EnforcerStateFile))
         except (*BROKEN_JSON, InvalidValue) as error:
             aside = self._path.with_suffix(".broken")
             self._path.replace(aside)
@@ -110,7 +110,7 @@ class OriginalsFile:
             for group, one in sorted(remembered.originals.items())
         }
         containers = {identity: _plain(one) for identity, one in remembered.declared.items()}
-        file_content = _File(groups=groups, containers=containers)
+        file_content = _EnforcerStateFile(groups=groups, containers=containers)
         content = msgspec.json.format(msgspec.json.encode(file_content))
         temporary = self._path.with_name(f".{FILE}.tmp")
         with temporary.open("wb") as file:
@@ -121,7 +121,7 @@ class OriginalsFile:
         self._saved = remembered
 
 
-def _remembered(content: _File) -> Remembered:
+def _remembered(content: _EnforcerStateFile) -> Remembered:
     return Remembered(
         originals={group: _read(one) for group, one in content.groups.items()},
         stand_ins={
@@ -133,11 +133,11 @@ def _remembered(content: _File) -> Remembered:
     )
 
 
-def _read(one: _Setting) -> Setting:
-    return Setting(cpus=_bits(one.cpus), mems=_bits(one.mems), quota=one.quota)
+def _read(one: _Setting) -> GroupSetting:
+    return GroupSetting(cpus=_bits(one.cpus), mems=_bits(one.mems), quota=one.quota)
 
 
-def _written(one: Setting, stand_in: Setting | None) -> _Original:
+def _written(one: GroupSetting, stand_in: GroupSetting | None) -> _Original:
     return _Original(
         cpus=_text(one.cpus),
         mems=_text(one.mems),
@@ -146,7 +146,7 @@ def _written(one: Setting, stand_in: Setting | None) -> _Original:
     )
 
 
-def _plain(one: Setting) -> _Setting:
+def _plain(one: GroupSetting) -> _Setting:
     return _Setting(cpus=_text(one.cpus), mems=_text(one.mems), quota=one.quota)
 
 

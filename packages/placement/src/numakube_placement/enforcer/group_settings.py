@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from numakube.node.cgroups.group_files import Version
 from numakube.node.cgroups.group_names import uid_of
-from numakube.node.cgroups.write_order import Setting, same_quota
+from numakube.node.cgroups.write_order import GroupSetting, same_quota
 from numakube.values.cpuset import CpuSet
-from numakube_placement.enforcer.allowed_cpus import Problem
+from numakube_placement.enforcer.allowed_cpus import PodProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 Value: TypeAlias = Any
 """A part of a setting: a set as bits, a quota as text, or nothing."""
 
-NOTHING: Final = Setting()
-_PARTS: Final = tuple(one.name for one in fields(Setting))
+NOTHING: Final = GroupSetting()
+_PARTS: Final = tuple(one.name for one in fields(GroupSetting))
 POD: Final = "(pod)"
 """What the pod's own group is called in reports, where others have a container's name."""
 REST: Final = "(other)"
@@ -42,7 +42,7 @@ _SETS: Final = {"cpus": "CPUs", "mems": "memory nodes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class GroupOwner:
     """Whose group it is."""
 
     uid: str
@@ -61,8 +61,8 @@ class Target:
         limited: another program may have set less, and that still counts.
     """
 
-    owner: Owner
-    setting: Setting
+    owner: GroupOwner
+    setting: GroupSetting
     inherits: bool = False
     limited: bool = False
 
@@ -76,12 +76,12 @@ class Target:
 class Unpinned:
     """A container that could run elsewhere than it should, by what it had; `ANY` is no limit."""
 
-    owner: Owner
-    had: Setting
-    wanted: Setting
+    owner: GroupOwner
+    had: GroupSetting
+    wanted: GroupSetting
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> PodProblem:
         """What the owner of the pod should know."""
         places = " and ".join(
             f"{_on(had, words)} instead of {CpuSet(getattr(self.wanted, part))}"
@@ -90,11 +90,11 @@ class Unpinned:
         )
         owner = self.owner
         message = f"container {owner.container} started with {places}; it has been set right"
-        return Problem(uid=owner.uid, pod=owner.pod, reason=UNPINNED, message=message)
+        return PodProblem(uid=owner.uid, pod=owner.pod, reason=UNPINNED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
+class GroupPlan:
     """What to write.
 
     Attributes:
@@ -104,9 +104,9 @@ class Plan:
         released: groups that get back what they had, in all or in part.
     """
 
-    wanted: dict[str, Setting] = field(default_factory=dict)
-    originals: dict[str, Setting] = field(default_factory=dict)
-    stand_ins: dict[str, Setting] = field(default_factory=dict)
+    wanted: dict[str, GroupSetting] = field(default_factory=dict)
+    originals: dict[str, GroupSetting] = field(default_factory=dict)
+    stand_ins: dict[str, GroupSetting] = field(default_factory=dict)
     released: set[str] = field(default_factory=set)
 
 
@@ -154,12 +154,12 @@ class Past:
         standing: sets that stand in for none, and still do so.
     """
 
-    originals: Mapping[str, Setting] = field(default_factory=dict)
-    written: Mapping[str, Setting] = field(default_factory=dict)
-    standing: Mapping[str, Setting] = field(default_factory=dict)
+    originals: Mapping[str, GroupSetting] = field(default_factory=dict)
+    written: Mapping[str, GroupSetting] = field(default_factory=dict)
+    standing: Mapping[str, GroupSetting] = field(default_factory=dict)
 
 
-def elsewhere(target: Target, group: str, now: Mapping[str, Setting]) -> Setting | None:
+def elsewhere(target: Target, group: str, now: Mapping[str, GroupSetting]) -> GroupSetting | None:
     """Return what a container's group has that it should not have; nothing if all is right."""
     above = now.get(group.rpartition("/")[0], NOTHING)
     had: dict[str, Any] = {}
@@ -168,12 +168,12 @@ def elsewhere(target: Target, group: str, now: Mapping[str, Setting]) -> Setting
         has = (getattr(now[group], part) or ANY) & (getattr(above, part) or ANY)
         if wanted and has & ~wanted:
             had[part] = has
-    return Setting(**had) if had else None
+    return GroupSetting(**had) if had else None
 
 
 def make_plan(
-    targets: Mapping[str, Target], now: Mapping[str, Setting], past: Past, version: Version
-) -> Plan:
+    targets: Mapping[str, Target], now: Mapping[str, GroupSetting], past: Past, version: Version
+) -> GroupPlan:
     """Return what to write so that groups are as their targets say.
 
     Args:
@@ -182,7 +182,7 @@ def make_plan(
         past: what is known of earlier passes.
         version: how groups inherit.
     """
-    plan = Plan()
+    plan = GroupPlan()
     for group in sorted(now, key=lambda name: name.count("/")):
         known = past.originals.get(group, NOTHING)
         asked = _asked(targets.get(group), now[group], known)
@@ -204,7 +204,7 @@ def make_plan(
     return plan
 
 
-def _asked(target: Target | None, now: Setting, original: Setting) -> Setting:
+def _asked(target: Target | None, now: GroupSetting, original: GroupSetting) -> GroupSetting:
     """Return what is asked of a group, leaving out what it has without being told."""
     if target is None:
         return NOTHING
@@ -235,13 +235,13 @@ def _instead_of_none(back: Value, standing: Value) -> Value:
 
 def _old(
     group: str,
-    now: Mapping[str, Setting],
+    now: Mapping[str, GroupSetting],
     past: Past,
-    plan: Plan,
+    plan: GroupPlan,
     version: Version,
     *,
     exactly: bool,
-) -> Setting:
+) -> GroupSetting:
     """Return what a group had, or would have, without us.
 
     What was put back counts as foreign as soon as it is not *exactly* that any more.
@@ -261,8 +261,8 @@ def _old(
 
 
 def _first_seen(
-    group: str, now: Mapping[str, Setting], past: Past, plan: Plan, version: Version
-) -> Setting:
+    group: str, now: Mapping[str, GroupSetting], past: Past, plan: GroupPlan, version: Version
+) -> GroupSetting:
     """Return what a new group had; in version 1 that may be our doing.
 
     There it begins with a copy of what the group above has, and that may be ours already.
@@ -301,7 +301,7 @@ def _is_foreign(have: Value, wrote: Value, *, exactly: bool) -> bool:
 
 def setting_of(
     pod: PodState, confined: PodConfinement, container: str, version: Version, *, quota: bool
-) -> Setting | None:
+) -> GroupSetting | None:
     """Return what a container is to have of its own from its start; nothing if it shares."""
     if pod.allotment is None:
         return None
@@ -309,16 +309,20 @@ def setting_of(
     return _setting(one, version.unlimited if quota else None)
 
 
-def _setting(one: Confinement, unlimited: str | None) -> Setting:
-    return Setting(cpus=one.cpus, mems=one.mems, quota=unlimited if one.bound else None)
+def _setting(one: Confinement, unlimited: str | None) -> GroupSetting:
+    return GroupSetting(cpus=one.cpus, mems=one.mems, quota=unlimited if one.bound else None)
 
 
-def each(combine: Callable[[Value, Value], Value], one: Setting, other: Setting) -> Setting:
+def each(
+    combine: Callable[[Value, Value], Value], one: GroupSetting, other: GroupSetting
+) -> GroupSetting:
     """Return the setting with what *combine* makes of each part of two others."""
-    return Setting(**{name: combine(getattr(one, name), getattr(other, name)) for name in _PARTS})
+    return GroupSetting(
+        **{name: combine(getattr(one, name), getattr(other, name)) for name in _PARTS}
+    )
 
 
-def _note(settings: dict[str, Setting], group: str, setting: Setting) -> None:
+def _note(settings: dict[str, GroupSetting], group: str, setting: GroupSetting) -> None:
     if setting != NOTHING:
         settings[group] = setting
 
@@ -327,8 +331,8 @@ def _on(had: int, words: str) -> str:
     return f"any {words}" if had == ANY else f"{words} {CpuSet(had)}"
 
 
-def _owner(pod: PodState, container: str) -> Owner:
-    return Owner(uid=pod.uid, pod=pod.name, container=container)
+def _owner(pod: PodState, container: str) -> GroupOwner:
+    return GroupOwner(uid=pod.uid, pod=pod.name, container=container)
 
 
 def uids_with_originals(originals: Iterable[str]) -> set[str]:

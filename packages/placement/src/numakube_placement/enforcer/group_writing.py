@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.node.cgroups.cpuset_controller import hand_down_cpuset, has_processes, inherit
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
-from numakube.node.cgroups.write_order import Setting, read_setting, writes_for
+from numakube.node.cgroups.write_order import GroupSetting, read_setting, writes_for
 from numakube.values.cpuset import CpuSet
-from numakube_placement.enforcer.allowed_cpus import Problem
+from numakube_placement.enforcer.allowed_cpus import PodProblem
 from numakube_placement.enforcer.group_settings import (
     NOTHING,
     REST,
-    Owner,
-    Plan,
+    GroupOwner,
+    GroupPlan,
     Unpinned,
     elsewhere,
     make_plan,
@@ -27,7 +27,7 @@ from numakube_placement.enforcer.group_settings import (
     targets_of,
     uids_with_originals,
 )
-from numakube_placement.enforcer.known_groups import Memory
+from numakube_placement.enforcer.known_groups import GroupMemory
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -44,7 +44,7 @@ NOT_CONFINED: Final = "CannotSetCPUs"
 _PARTS: Final = {CPUS: "cpus", MEMS: "mems"}
 
 
-class Kind(StrEnum):
+class WriteReason(StrEnum):
     """Why a file was written; the texts are labels of a metric."""
 
     APPLIED = "applied"
@@ -53,22 +53,22 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class WrittenFile:
     """A file that was written, or would have been."""
 
-    owner: Owner
+    owner: GroupOwner
     group: str
     file: str
     before: str
     after: str
-    kind: Kind
+    kind: WriteReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class UnwrittenFile:
     """A file that could not be written."""
 
-    owner: Owner
+    owner: GroupOwner
     group: str
     why: str
 
@@ -78,12 +78,12 @@ class Refused:
         return self.why.rpartition(": ")[2]
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> PodProblem:
         """What the owner of the pod should know."""
         owner = self.owner
         where = f"container {owner.container}" if owner.container else f"group {self.group}"
         message = f"{where}: {self.why}"
-        return Problem(uid=owner.uid, pod=owner.pod, reason=NOT_CONFINED, message=message)
+        return PodProblem(uid=owner.uid, pod=owner.pod, reason=NOT_CONFINED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,15 +97,15 @@ class Outcome:
         failed: not even a decision could be made.
     """
 
-    changes: list[Change] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    changes: list[WrittenFile] = field(default_factory=list)
+    refused: list[UnwrittenFile] = field(default_factory=list)
     unpinned: list[Unpinned] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
     trouble: str = ""
     failed: bool = False
 
 
-class Executor:
+class GroupWriter:
     """Changes groups.
 
     Attributes:
@@ -134,7 +134,7 @@ class Executor:
         self._wanted_parent = parent
         self._quota = quota
         self._dry_run = dry_run
-        self._memory = Memory(groups, state)
+        self._memory = GroupMemory(groups, state)
         self._names: dict[str, str] = {}
         self._met: set[str] = set()
         self._parent: str | None = None
@@ -159,11 +159,13 @@ class Executor:
         """Which kind of hierarchy the groups are in."""
         return self._groups.version
 
-    def setting_of(self, pod: PodState, confined: PodConfinement, container: str) -> Setting | None:
+    def setting_of(
+        self, pod: PodState, confined: PodConfinement, container: str
+    ) -> GroupSetting | None:
         """Return what a container is to have of its own from its start; nothing if it shares."""
         return setting_of(pod, confined, container, self.version, quota=self._quota)
 
-    def declare(self, identity: str, setting: Setting) -> None:
+    def declare(self, identity: str, setting: GroupSetting) -> None:
         """Keep what a container would have without us, before it is made otherwise."""
         self._memory.declare(identity, setting)
 
@@ -213,7 +215,10 @@ class Executor:
         return outcome
 
     def _first_met(
-        self, targets: Mapping[str, Target], now: Mapping[str, Setting], refused: Collection[str]
+        self,
+        targets: Mapping[str, Target],
+        now: Mapping[str, GroupSetting],
+        refused: Collection[str],
     ) -> list[Unpinned]:
         """Return the containers met for the first time that ran elsewhere, and do not any more."""
         owned = {
@@ -232,20 +237,20 @@ class Executor:
     def _perform(
         self,
         writes: Iterable[Write],
-        now: Mapping[str, Setting],
-        owners: Mapping[str, Owner],
-        plan: Plan,
+        now: Mapping[str, GroupSetting],
+        owners: Mapping[str, GroupOwner],
+        plan: GroupPlan,
         outcome: Outcome,
-    ) -> dict[str, Setting]:
+    ) -> dict[str, GroupSetting]:
         """Write; return what stands in for sets that groups cannot be without."""
         # A group may be written twice, wider first: only the last time is worth a word.
-        changes: dict[tuple[str, str], Change] = {}
-        stand_ins: dict[str, Setting] = {}
+        changes: dict[tuple[str, str], WrittenFile] = {}
+        stand_ins: dict[str, GroupSetting] = {}
         for asked in writes:
             write, why = self._write(asked)
             if why:
                 owner = self._owner(write.group, owners)
-                outcome.refused.append(Refused(owner=owner, group=write.group, why=why))
+                outcome.refused.append(UnwrittenFile(owner=owner, group=write.group, why=why))
                 continue
             changes[write.group, write.file] = self._change(write, now, owners, plan)
             if write.text != asked.text:
@@ -263,13 +268,17 @@ class Executor:
         return replace(write, text=text), why
 
     def _change(
-        self, write: Write, now: Mapping[str, Setting], owners: Mapping[str, Owner], plan: Plan
-    ) -> Change:
+        self,
+        write: Write,
+        now: Mapping[str, GroupSetting],
+        owners: Mapping[str, GroupOwner],
+        plan: GroupPlan,
+    ) -> WrittenFile:
         group, file = write.group, write.file
         wrote = _text(self._memory.written.get(group), file, self._groups.version)
-        kind = Kind.APPLIED
+        kind = WriteReason.APPLIED
         if group not in owners:
-            kind = Kind.RESTORED
+            kind = WriteReason.RESTORED
         elif (
             wrote is not None
             and wrote == _text(plan.wanted[group], file, self._groups.version)
@@ -278,32 +287,32 @@ class Executor:
             # Runtimes make the group of a new container first, and write its limit then.
             and not (file == self.version.quota and owners[group].container == REST)
         ):
-            kind = Kind.DRIFT
+            kind = WriteReason.DRIFT
         before = _text(now[group], file, self._groups.version) or ""
         owner = self._owner(group, owners)
-        return Change(
+        return WrittenFile(
             owner=owner, group=group, file=file, before=before, after=write.text, kind=kind
         )
 
-    def _owner(self, group: str, owners: Mapping[str, Owner]) -> Owner:
+    def _owner(self, group: str, owners: Mapping[str, GroupOwner]) -> GroupOwner:
         """Return whose group it is; of one that nothing is asked of only the pod is known."""
         uid = next(iter(uids_with_originals([group])), "")
-        known = Owner(uid=uid, pod=self._names.get(uid, ""), container="")
+        known = GroupOwner(uid=uid, pod=self._names.get(uid, ""), container="")
         return owners.get(group, known)
 
     def _hand_down(
-        self, targets: Mapping[str, Target], now: dict[str, Setting], outcome: Outcome
+        self, targets: Mapping[str, Target], now: dict[str, GroupSetting], outcome: Outcome
     ) -> None:
         """Let groups have cpuset files that have none yet."""
         for group in [name for name, one in now.items() if one.cpus is None and name in targets]:
             if why := hand_down_cpuset(self._groups, group):
-                refused = Refused(owner=targets[group].owner, group=group, why=why)
+                refused = UnwrittenFile(owner=targets[group].owner, group=group, why=why)
                 outcome.refused.append(refused)
             else:
                 now[group] = read_setting(self._groups, group)
 
 
-def _text(setting: Setting | None, file: str, version: Version) -> str | None:
+def _text(setting: GroupSetting | None, file: str, version: Version) -> str | None:
     if setting is None:
         return None
     if file == version.quota:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from numakube.node.cgroups.cpuset_controller import stands_in
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
-from numakube.node.cgroups.write_order import Setting, read_setting
+from numakube.node.cgroups.write_order import GroupSetting, read_setting
 from numakube_placement.enforcer.enforcer_state_file import Remembered
 from numakube_placement.enforcer.group_settings import NOTHING, Past, each, first_of, only_if
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from numakube.node.cgroups.group_files import Groups
     from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-    from numakube_placement.enforcer.group_settings import Plan
+    from numakube_placement.enforcer.group_settings import GroupPlan
 
 _SETS: Final = {"cpus": CPUS, "mems": MEMS}
 
 
-class Memory:
+class GroupMemory:
     """Remembers what groups were, what was written, and what was put back.
 
     Attributes:
@@ -37,12 +37,12 @@ class Memory:
         self._file = file
         remembered = file.load()
         self.originals = dict(remembered.originals)
-        self.written: dict[str, Setting] = {}
+        self.written: dict[str, GroupSetting] = {}
         self._stand_ins = dict(remembered.stand_ins)
         self._declared = dict(remembered.declared)
         self._identities: dict[str, int] = {}
 
-    def declare(self, identity: str, setting: Setting) -> None:
+    def declare(self, identity: str, setting: GroupSetting) -> None:
         """Keep what a container would have without us, before it is made otherwise."""
         known = self._declared.get(identity, NOTHING)
         self._declared[identity] = each(first_of, setting, known)
@@ -72,7 +72,7 @@ class Memory:
             self.originals[group] = each(first_of, declared, self.originals.get(group, NOTHING))
         return {containers[identity] for identity in declared_here}
 
-    def look(self, names: Iterable[str]) -> dict[str, Setting]:
+    def look(self, names: Iterable[str]) -> dict[str, GroupSetting]:
         """Return what groups are, those of *names* and those with an original; forget the rest."""
         wanted = {*names, *self.originals}
         found = {name: number for name in wanted if (number := self._groups.identity(name))}
@@ -83,7 +83,7 @@ class Memory:
         self._identities = found
         return {name: read_setting(self._groups, name) for name in found}
 
-    def past(self, now: Mapping[str, Setting]) -> Past:
+    def past(self, now: Mapping[str, GroupSetting]) -> Past:
         """Return what is known of groups that are as in *now*."""
         return Past(
             originals=self.originals,
@@ -94,17 +94,17 @@ class Memory:
             },
         )
 
-    def prepare(self, plan: Plan) -> None:
+    def prepare(self, plan: GroupPlan) -> None:
         """Keep what is needed to undo *plan*; before that nothing may be written."""
         self._save(self.originals | plan.originals, self._stand_ins)
 
     def settle(
         self,
-        plan: Plan,
+        plan: GroupPlan,
         *,
         targets: Collection[str],
         refused: Collection[str],
-        stand_ins: Mapping[str, Setting],
+        stand_ins: Mapping[str, GroupSetting],
     ) -> None:
         """Keep what is so now: all of *plan* but what was *refused*."""
         unsettled = {
@@ -125,16 +125,18 @@ class Memory:
             if group in targets and group not in refused
         }
 
-    def _standing(self, group: str, stand_in: Setting, now: Setting) -> Setting:
+    def _standing(self, group: str, stand_in: GroupSetting, now: GroupSetting) -> GroupSetting:
         """Return what still stands in for sets of its own that a group does not have."""
         parts: dict[str, Any] = {}
         for part, file in _SETS.items():
             held = getattr(stand_in, part)
             if held and held == getattr(now, part) and stands_in(self._groups, group, file, held):
                 parts[part] = held
-        return Setting(**parts)
+        return GroupSetting(**parts)
 
-    def _save(self, originals: Mapping[str, Setting], stand_ins: Mapping[str, Setting]) -> None:
+    def _save(
+        self, originals: Mapping[str, GroupSetting], stand_ins: Mapping[str, GroupSetting]
+    ) -> None:
         self.originals = dict(originals)
         self._stand_ins = dict(stand_ins)
         # Copies: what is on disk must not change with what is known.
@@ -147,7 +149,9 @@ class Memory:
         )
 
 
-def _merged(one: Mapping[str, Setting], other: Mapping[str, Setting]) -> dict[str, Setting]:
+def _merged(
+    one: Mapping[str, GroupSetting], other: Mapping[str, GroupSetting]
+) -> dict[str, GroupSetting]:
     """Return both, part by part; what *other* says counts."""
     return {
         group: each(first_of, other.get(group, NOTHING), one.get(group, NOTHING))

@@ -13,14 +13,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from numakube.kube.catalog import PODS
 from numakube.kube.event_recorder import reference_to
-from numakube_placement.enforcer.group_writing import Kind
+from numakube_placement.enforcer.group_writing import WriteReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
     from numakube.kube.event_recorder import EventRecorder
-    from numakube_placement.enforcer.allowed_cpus import Decisions, Problem
+    from numakube_placement.enforcer.allowed_cpus import Decisions, PodProblem
     from numakube_placement.enforcer.group_writing import Outcome
 
 
@@ -131,7 +131,7 @@ class EnforcerMetrics:
             [*decisions.problems, *(refused.problem for refused in outcome.refused)]
         )
 
-    def _show_problems(self, problems: Iterable[Problem]) -> None:
+    def _show_problems(self, problems: Iterable[PodProblem]) -> None:
         pods: dict[str, set[str]] = {reason: set() for reason in self._reasons}
         for problem in problems:
             pods.setdefault(problem.reason, set()).add(problem.uid)
@@ -174,7 +174,7 @@ class Reporter:
             _log.warning("odd_node", problem=text)
         self._said = now
 
-    def _warn(self, what: str, problem: Problem, pod: Pod | None) -> None:
+    def _warn(self, what: str, problem: PodProblem, pod: Pod | None) -> None:
         _log.error(what, pod=problem.pod, reason=problem.reason, problem=problem.message)
         if self._events is not None and pod is not None:
             self._events.warning(reference_to(PODS, pod), problem.reason, problem.message)
@@ -186,7 +186,7 @@ class Reporter:
             bound = confined is not None and confined.whole.bound
             moved += not bound
             say = _log.debug
-            if change.kind is Kind.DRIFT:
+            if change.kind is WriteReason.DRIFT:
                 say = _log.warning
             elif bound:
                 say = _log.info

@@ -30,9 +30,9 @@ from numakube.errors import RuntimeUnavailable
 from numakube.kube.clock import Backoff
 from numakube.node.cgroups.group_files import CPUS, MEMS, Version
 from numakube.node.cgroups.group_names import container_id_of
-from numakube.node.cgroups.write_order import Setting
-from numakube.node.nri.nri_objects import STOPPED, Answer, Cpu, Update
-from numakube.node.nri.nri_plugin import Event, Runtime, Session
+from numakube.node.cgroups.write_order import GroupSetting
+from numakube.node.nri.nri_objects import STOPPED, ContainerAdjustment, CpuLimits, Update
+from numakube.node.nri.nri_plugin import ConnectedRuntime, NriEvent, Session
 from numakube.values.cpuset import CpuSet
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from numakube.kube.clock import Clock
-    from numakube.node.nri.nri_objects import Container, Sandbox
+    from numakube.node.nri.nri_objects import NriContainer, Sandbox
     from numakube_placement.enforcer.enforce_loop import Enforcer
-    from numakube_placement.enforcer.group_writing import Change, Outcome
+    from numakube_placement.enforcer.group_writing import Outcome, WrittenFile
     from numakube_placement.enforcer.metrics import EnforcerMetrics
 
 
@@ -81,22 +81,22 @@ class NriPlugin:
         self._arrival = asyncio.Event()
         # What containers have, of those that the runtime knows values of; and of which of them it
         # knows old ones, longest first.
-        self._held: dict[str, Cpu] = {}
+        self._held: dict[str, CpuLimits] = {}
         self._owed: dict[str, None] = {}
         self._gone: set[str] = set()
-        self.runtime = Runtime(name="", version="")
+        self.runtime = ConnectedRuntime(name="", version="")
 
     def pods_changed(self) -> None:
         """Look again for pods that were not known."""
         self._arrival.set()
         self._arrival = asyncio.Event()
 
-    def configured(self, runtime: Runtime) -> None:
+    def configured(self, runtime: ConnectedRuntime) -> None:
         """Hear who the runtime is."""
         self.runtime = runtime
 
     async def synchronized(
-        self, pods: Sequence[Sandbox], containers: Sequence[Container]
+        self, pods: Sequence[Sandbox], containers: Sequence[NriContainer]
     ) -> Sequence[Update]:
         """Hear what runs; return what it is to have, where the runtime has something else."""
         self._enforcer.announced.begin(pods, containers)
@@ -123,43 +123,45 @@ class NriPlugin:
         self._owed.clear()
         return self._updates(stale)
 
-    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+    async def creating(self, pod: Sandbox, container: NriContainer) -> ContainerAdjustment:
         """Return what a container is to have that is about to be made."""
         with self._metrics.nri_seconds.time():
             answer, cpu = await self._confined(pod, container)
         self._metrics.nri_containers.labels(answer).inc()
         say = _log.warning if answer in (UNKNOWN, LATE) else _log.debug
         say("nri_container", pod=pod.name, container=container.name, answer=answer)
-        return Answer(cpu=cpu, others=self._riding(container.id))
+        return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
 
-    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Answer:
+    async def updating(
+        self, pod: Sandbox, container: NriContainer, wanted: CpuLimits
+    ) -> ContainerAdjustment:
         """Return what a container is to have instead of what the kubelet has *wanted*."""
         cpu = self._decided(pod.uid, container)
         if cpu is None:
             cpu = self._released(container.id, wanted)
-            return Answer(cpu=cpu, others=self._riding(container.id))
+            return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
         self._held[container.id] = cpu
         if cpu.quota is not None and wanted.quota is not None:
-            setting = Setting(quota=self._quota_text(wanted))
+            setting = GroupSetting(quota=self._quota_text(wanted))
             # If a pass takes long, this is still written after it, but the answer is not kept.
             with contextlib.suppress(TimeoutError):
                 async with self._clock.timeout(self._most_seconds()):
                     await self._enforcer.declare(container.id, setting)
-        return Answer(cpu=cpu, others=self._riding(container.id))
+        return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
 
-    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+    async def stopping(self, pod: Sandbox, container: NriContainer) -> Sequence[Update]:
         """Return what the runtime does not know yet of other containers."""
         self._enforcer.wake()
         return self._riding(container.id)
 
-    def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
+    def happened(self, event: NriEvent, pod: Sandbox, container: NriContainer | None) -> None:
         """Hear of something."""
         announced = self._enforcer.announced
-        if event is Event.RUN_POD_SANDBOX:
+        if event is NriEvent.RUN_POD_SANDBOX:
             announced.add_pod(pod)
-        elif event is Event.REMOVE_POD_SANDBOX:
+        elif event is NriEvent.REMOVE_POD_SANDBOX:
             announced.remove_pod(pod.uid)
-        elif event is Event.REMOVE_CONTAINER and container is not None:
+        elif event is NriEvent.REMOVE_CONTAINER and container is not None:
             announced.remove_container(pod.uid, container.id)
             self._owed.pop(container.id, None)
             if self._held.pop(container.id, None) is not None:
@@ -189,19 +191,21 @@ class NriPlugin:
         self._metrics.nri_updates.inc(len(identities))
         return [Update(container_id=identity, cpu=self._held[identity]) for identity in identities]
 
-    def _released(self, identity: str, wanted: Cpu) -> Cpu | None:
+    def _released(self, identity: str, wanted: CpuLimits) -> CpuLimits | None:
         """Return what a container has that is not ours any more, where the kubelet says nothing."""
         held = self._held.get(identity)
         if held is None:
             return None
-        return Cpu(
+        return CpuLimits(
             cpus="" if wanted.cpus else held.cpus,
             mems="" if wanted.mems else held.mems,
             quota=held.quota if wanted.quota is None else None,
             period=held.period if wanted.quota is None else None,
         )
 
-    async def _confined(self, pod: Sandbox, container: Container) -> tuple[str, Cpu | None]:
+    async def _confined(
+        self, pod: Sandbox, container: NriContainer
+    ) -> tuple[str, CpuLimits | None]:
         announced = self._enforcer.announced
         announced.add_pod(pod)
         announced.add_container(pod.uid, container)
@@ -238,45 +242,45 @@ class NriPlugin:
             return False
         return True
 
-    def _decided(self, uid: str, container: Container) -> Cpu | None:
+    def _decided(self, uid: str, container: NriContainer) -> CpuLimits | None:
         setting = self._enforcer.decided(uid, container.name)
         return None if setting is None else _cpu(setting)
 
     def _most_seconds(self) -> float:
         return min(self._most, self.runtime.request_seconds / 2)
 
-    def _wanted(self, cpu: Cpu) -> Setting:
+    def _wanted(self, cpu: CpuLimits) -> GroupSetting:
         """Return what the kubelet wants for a container, as its group would have it."""
-        return Setting(
+        return GroupSetting(
             cpus=CpuSet.parse(cpu.cpus).bits,
             mems=CpuSet.parse(cpu.mems).bits,
             quota=self._quota_text(cpu),
         )
 
-    def _quota_text(self, cpu: Cpu) -> str:
+    def _quota_text(self, cpu: CpuLimits) -> str:
         limited = cpu.quota is not None and cpu.quota > 0
         if self._enforcer.executor.version is Version.V1:
             return str(cpu.quota) if limited else Version.V1.unlimited
         return f"{cpu.quota if limited else Version.V2.unlimited} {cpu.period or _PERIOD}"
 
 
-def _cpu(setting: Setting) -> Cpu:
+def _cpu(setting: GroupSetting) -> CpuLimits:
     """Return what a container is given; a quota is only ever lifted."""
-    return Cpu(
+    return CpuLimits(
         cpus=str(CpuSet(setting.cpus or 0)),
         mems=str(CpuSet(setting.mems or 0)),
         quota=None if setting.quota is None else _UNLIMITED,
     )
 
 
-def _has(has: Cpu, wanted: Cpu) -> bool:
+def _has(has: CpuLimits, wanted: CpuLimits) -> bool:
     """Tell whether a container has all that is wanted for it."""
     sets = ((has.cpus, wanted.cpus), (has.mems, wanted.mems))
     same = all(not want or CpuSet.parse(have) == CpuSet.parse(want) for have, want in sets)
     return same and wanted.quota in (None, has.quota)
 
 
-def _with(cpu: Cpu, change: Change, version: Version) -> Cpu:
+def _with(cpu: CpuLimits, change: WrittenFile, version: Version) -> CpuLimits:
     """Return *cpu* with a file that was written; a set that was emptied cannot be told."""
     if change.file == CPUS:
         return replace(cpu, cpus=change.after)

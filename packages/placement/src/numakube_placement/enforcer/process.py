@@ -29,10 +29,10 @@ from numakube.kube.event_recorder import EventRecorder
 from numakube.kube.reflector import Reflector
 from numakube.node.cgroups.group_files import CgroupFiles, detect
 from numakube.node.cgroups.group_scan import GroupWatch
-from numakube_placement.enforcer.allowed_cpus import NodeReader
+from numakube_placement.enforcer.allowed_cpus import MachineReader
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-from numakube_placement.enforcer.group_writing import Executor, Outcome
+from numakube_placement.enforcer.group_writing import GroupWriter, Outcome
 from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
 from numakube_placement.enforcer.nri import NriLink, NriPlugin
 from numakube_placement.enforcer.settings import SETTINGS
@@ -55,13 +55,13 @@ _END_SECONDS: Final = 5.0
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-def make_executor(settings: EnforcerSettings, around: Surroundings) -> Executor:
+def make_executor(settings: EnforcerSettings, around: Surroundings) -> GroupWriter:
     """Return what changes groups.
 
     Raises:
         ConfigError: there are no groups to change, or no place for state.
     """
-    return Executor(
+    return GroupWriter(
         _groups(settings, around),
         OriginalsFile(around.locate(settings.state_dir)),
         parent=settings.cgroup_parent,
@@ -108,7 +108,7 @@ class EnforcerProcess:
         metrics = EnforcerMetrics(self._registry)
         self.enforcer = Enforcer(
             knowledge=self,
-            reader=NodeReader(
+            reader=MachineReader(
                 sysfs=around.locate(settings.sysfs), cpu_state=state, memory=settings.memory
             ),
             executor=make_executor(settings, around),

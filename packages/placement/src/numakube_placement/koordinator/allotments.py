@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numakube.api.koordinator.devices import DeviceAllocations
     from numakube.api.pod import Pod
     from numakube_placement.koordinator.node_facts import NodeFacts
-    from numakube_placement.koordinator.placement_rule import Rule
+    from numakube_placement.koordinator.placement_rule import PlacementRule
     from numakube_placement.koordinator.pod_wish import PodWish
 
 
@@ -117,7 +117,7 @@ def allotment_of(pod: Pod, problems: list[str]) -> Allotment | None:
 
 
 def annotations_for(
-    pod: Pod, wish: PodWish, rule: Rule, allotment: Allotment, facts: NodeFacts
+    pod: Pod, wish: PodWish, rule: PlacementRule, allotment: Allotment, facts: NodeFacts
 ) -> dict[str, str]:
     """Return the annotations that record *allotment* on *pod*; none if it holds nothing.
 
@@ -180,7 +180,7 @@ def _devices(
     return written
 
 
-def _spec_told(text: str | None, rule: Rule) -> dict[str, str]:
+def _spec_told(text: str | None, rule: PlacementRule) -> dict[str, str]:
     """Return the pod's own annotation with the policy that its CPUs were picked by filled in.
 
     Koordinator's agents look for it there; fields that we do not know are kept.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from numakube.values.numamask import NumaMask
-    from numakube_placement.koordinator.node_facts import Core, CpuLayout
+    from numakube_placement.koordinator.node_facts import CoreBits, CpuLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +318,7 @@ def _take_leftovers(pool: CpuPool, count: int, *, taken: CpuMask) -> CpuMask:
 def _best_threads(pool: CpuPool, free: CpuMask, count: int, taken: CpuMask) -> CpuMask:
     layout = pool.layout
 
-    def key(core: Core) -> tuple[int, ...]:
+    def key(core: CoreBits) -> tuple[int, ...]:
         socket, numa = layout.by_socket[core.socket], layout.by_numa[core.numa]
         return (
             -(socket & taken).bit_count(),

@@ -33,7 +33,7 @@ from numakube_placement.koordinator.device_groups import (
     wants_of,
 )
 from numakube_placement.koordinator.joint_devices import closeness_of, together
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.topology.allotments import HeldDevice
     from numakube.values.numamask import NumaMask
     from numakube_placement.koordinator.node_facts import DevicePlace, GpuPartition, NodeFacts
-    from numakube_placement.koordinator.node_ledger import Ledger
+    from numakube_placement.koordinator.node_ledger import NodeLedger
     from numakube_placement.koordinator.pod_wish import DeviceWish
 
 
@@ -79,7 +79,7 @@ def must_be_partition(facts: NodeFacts, wish: DeviceWish) -> bool:
     return facts.honors_partitions or wish.partition is not None
 
 
-def partition_refusal(want: Want, facts: NodeFacts, container: str) -> Refusal:
+def partition_refusal(want: Want, facts: NodeFacts, container: str) -> PlacementRefusal:
     """Return why no partition will do, which must."""
     sizes = {len(partition.minors) for partition in facts.gpu_partitions}
     why, detail = Why.PARTITIONS, f"no partition of {want.count} is free and good enough"
@@ -88,7 +88,7 @@ def partition_refusal(want: Want, facts: NodeFacts, container: str) -> Refusal:
     elif want.count not in sizes:
         listed = ", ".join(map(str, sorted(sizes)))
         why, detail = Why.PARTITION_SIZE, f"{want.count} wanted; partitions have {listed}"
-    return Refusal(why=why, container=container, resource=GPU, detail=detail)
+    return PlacementRefusal(why=why, container=container, resource=GPU, detail=detail)
 
 
 def _partitions(
@@ -134,13 +134,13 @@ _PAIR: Final = 2
 
 
 def allot_devices(
-    ledger: Ledger,
+    ledger: NodeLedger,
     wish: DeviceWish,
     *,
     mask: NumaMask | None,
     container: str = "",
     taken: Sequence[HeldDevice] = (),
-) -> tuple[HeldDevice, ...] | Refusal:
+) -> tuple[HeldDevice, ...] | PlacementRefusal:
     """Return the devices that *wish* gets, or why it gets none.
 
     Args:
@@ -154,20 +154,22 @@ def allot_devices(
     if not ledger.facts.devices and wish.closeness is None:
         return ()
     wants = _wants(ledger, wish, container)
-    if isinstance(wants, Refusal):
+    if isinstance(wants, PlacementRefusal):
         return wants
     given = _allot(wants, wish, _left(ledger, taken), ledger.facts, mask, container)
-    if isinstance(given, Refusal):
+    if isinstance(given, PlacementRefusal):
         return given
     return _too_far(ledger, wish, given, taken, container) or given
 
 
-def _wants(ledger: Ledger, wish: DeviceWish, container: str) -> tuple[Want, ...] | Refusal:
+def _wants(
+    ledger: NodeLedger, wish: DeviceWish, container: str
+) -> tuple[Want, ...] | PlacementRefusal:
     requests = wish.by_container.get(container, {}) if container else wish.requests
     return wants_of(wish, requests, ledger.facts.devices)
 
 
-def _left(ledger: Ledger, taken: Iterable[HeldDevice]) -> list[Left]:
+def _left(ledger: NodeLedger, taken: Iterable[HeldDevice]) -> list[Left]:
     left = {
         (free.place.type, free.place.minor): Left(
             place=free.place, amounts=free.left, vfs=free.vfs, in_use=free.in_use
@@ -188,7 +190,7 @@ def _allot(
     facts: NodeFacts,
     mask: NumaMask | None,
     container: str,
-) -> tuple[HeldDevice, ...] | Refusal:
+) -> tuple[HeldDevice, ...] | PlacementRefusal:
     near = [one for one in left if _is_within(one, mask)]
     offers = {want.type: _offers(want, near) for want in wants}
     for want in wants:
@@ -228,26 +230,28 @@ def _offers(want: Want, left: Sequence[Left]) -> list[Left]:
     return [offer for offer in offers if pcie_of(offer.place) not in used]
 
 
-def _too_few(want: Want, near: Sequence[Left], offers: Sequence[Left], container: str) -> Refusal:
+def _too_few(
+    want: Want, near: Sequence[Left], offers: Sequence[Left], container: str
+) -> PlacementRefusal:
     there = [one for one in near if one.place.type == want.type]
     ill = sum(not one.place.healthy for one in there)
     detail = f"{want.count} wanted, {len(offers)} of {len(there)} available"
     detail += f"; {ill} not healthy" if ill else ""
-    return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
+    return PlacementRefusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
 
 
-def _not_in_scope(want: Want, container: str) -> Refusal:
+def _not_in_scope(want: Want, container: str) -> PlacementRefusal:
     detail = f"no {want.scope} has {want.count} of them to give"
-    return Refusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
+    return PlacementRefusal(why=Why.DEVICES, container=container, resource=want.type, detail=detail)
 
 
 def _too_far(
-    ledger: Ledger,
+    ledger: NodeLedger,
     wish: DeviceWish,
     given: Sequence[HeldDevice],
     taken: Sequence[HeldDevice],
     container: str,
-) -> Refusal | None:
+) -> PlacementRefusal | None:
     """Refuse devices that are farther apart than the pod allows.
 
     Where each container has devices of one type, those of all containers are paired.
@@ -265,10 +269,12 @@ def _too_far(
         if level is None
         else f"{kinds} would be {level.name}"
     )
-    return Refusal(why=Why.CLOSENESS, container=container, detail=f"{wish.closeness}: {told}")
+    return PlacementRefusal(
+        why=Why.CLOSENESS, container=container, detail=f"{wish.closeness}: {told}"
+    )
 
 
-def _by_type(ledger: Ledger, given: Iterable[HeldDevice]) -> dict[str, list[DevicePlace]]:
+def _by_type(ledger: NodeLedger, given: Iterable[HeldDevice]) -> dict[str, list[DevicePlace]]:
     places = {(place.type, place.minor): place for place in ledger.facts.devices}
     groups: dict[str, list[DevicePlace]] = {}
     for held in given:
@@ -276,10 +282,10 @@ def _by_type(ledger: Ledger, given: Iterable[HeldDevice]) -> dict[str, list[Devi
     return groups
 
 
-def _not_together(wants: Sequence[Want], container: str, *, strictly: bool) -> Refusal:
+def _not_together(wants: Sequence[Want], container: str, *, strictly: bool) -> PlacementRefusal:
     kinds = " and ".join(want.type for want in wants)
     where = "behind one PCIe switch" if strictly else "as the pod wants them"
     detail = f"{kinds} are not available together {where}"
-    return Refusal(
+    return PlacementRefusal(
         why=Why.JOINT_DEVICES, container=container, resource=wants[0].type, detail=detail
     )

@@ -23,7 +23,7 @@ from numakube.api.koordinator.devices import (
 )
 from numakube.api.selectors import EVERYTHING, Selector, selector_of
 from numakube.topology.allotments import HeldDevice
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class Want:
 
 def wants_of(
     wish: DeviceWish, requests: Mapping[str, Amounts], places: Sequence[DevicePlace]
-) -> tuple[Want, ...] | Refusal:
+) -> tuple[Want, ...] | PlacementRefusal:
     """Return what *requests* amount to on a node with these devices, in the order of choosing.
 
     Types that are placed together come first, the leading one before all others.
@@ -84,7 +84,7 @@ def wants_of(
     wants = []
     for kind in (*joint, *sorted(kind for kind in wanted if kind not in joint)):
         want = _want(kind, requests[kind], wish.hints.get(kind, DeviceHint()), places)
-        if isinstance(want, Refusal):
+        if isinstance(want, PlacementRefusal):
             return want
         wants.append(want)
     return tuple(wants)
@@ -92,13 +92,13 @@ def wants_of(
 
 def _want(
     kind: str, amounts: Amounts, hint: DeviceHint, places: Sequence[DevicePlace]
-) -> Want | Refusal:
+) -> Want | PlacementRefusal:
     selector = EVERYTHING if hint.selector is None else selector_of(hint.selector)
     count, each = _gpus(amounts) if kind == GPU else _others(kind, amounts, hint, selector, places)
     if not count:
         what = ", ".join(f"{amount} of {name}" for name, amount in sorted(amounts.items()))
         detail = f"{what} is no whole number of devices"
-        return Refusal(why=Why.DEVICES, resource=kind, detail=detail)
+        return PlacementRefusal(why=Why.DEVICES, resource=kind, detail=detail)
     return Want(
         type=kind,
         count=count,

@@ -42,7 +42,7 @@ class CpuPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Core:
+class CoreBits:
     """A physical core: its logical CPUs as bits, how many they are, and where it is."""
 
     cpus: CpuMask
@@ -78,11 +78,11 @@ class CpuLayout:
         return _grouped((place.socket, place.id) for place in self.places)
 
     @cached_property
-    def cores(self) -> tuple[Core, ...]:
+    def cores(self) -> tuple[CoreBits, ...]:
         """Physical cores, ascending by socket and core id."""
         numa_of = {1 << place.id: place.numa for place in self.places}
         return tuple(
-            Core(cpus, cpus.bit_count(), socket, numa_of[cpus & -cpus])
+            CoreBits(cpus, cpus.bit_count(), socket, numa_of[cpus & -cpus])
             for (socket, _), cpus in self.by_core.items()
         )
 

@@ -2,8 +2,8 @@
 
 A ledger is a value: it follows from the facts of the node and from the allotments of the pods on
 it, which their annotations tell. Nothing is written to it; with a pod more or fewer it is another
-ledger. Ledgers with equal `Ledger.key` give equal answers to every wish, whatever their nodes and
-pods are called, so answers can be remembered by it.
+ledger. Ledgers with equal `NodeLedger.key` give equal answers to every wish, whatever their nodes
+and pods are called, so answers can be remembered by it.
 
 Annotations are what people and other schedulers wrote, so `Usage`, to which one pod after the other
 is added, does not trust them: CPUs and NUMA nodes that the node does not have count for nothing,
@@ -200,14 +200,14 @@ class FreeDevice:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """What pods hold of a node and what is left; make one with `Ledger.of`."""
+class NodeLedger:
+    """What pods hold of a node and what is left; make one with `NodeLedger.of`."""
 
     capacity: NodeCapacity
     allotments: Mapping[str, Allotment]
 
     @classmethod
-    def of(cls, facts: NodeFacts, allotments: Mapping[str, Allotment]) -> Ledger:
+    def of(cls, facts: NodeFacts, allotments: Mapping[str, Allotment]) -> NodeLedger:
         """Return the ledger of a node with the given *allotments* by pod UID."""
         return cls(NodeCapacity(facts), MappingProxyType(dict(allotments)))
 
@@ -216,20 +216,20 @@ class Ledger:
         """What is known of the node."""
         return self.capacity.facts
 
-    def with_pod(self, uid: str, allotment: Allotment) -> Ledger:
+    def with_pod(self, uid: str, allotment: Allotment) -> NodeLedger:
         """Return the ledger in which pod *uid* holds *allotment* and nothing else."""
-        ledger = Ledger(self.capacity, MappingProxyType({**self.allotments, uid: allotment}))
+        ledger = NodeLedger(self.capacity, MappingProxyType({**self.allotments, uid: allotment}))
         if uid not in self.allotments and "usage" in self.__dict__:
             ledger.__dict__["usage"] = self.usage.plus(self.capacity, allotment)
         return ledger
 
-    def without(self, uids: Iterable[str]) -> Ledger:
+    def without(self, uids: Iterable[str]) -> NodeLedger:
         """Return the ledger in which the pods *uids* hold nothing."""
         gone = self.allotments.keys() & set(uids)
         if not gone:
             return self
         kept = {uid: held for uid, held in self.allotments.items() if uid not in gone}
-        return Ledger(self.capacity, MappingProxyType(kept))
+        return NodeLedger(self.capacity, MappingProxyType(kept))
 
     @cached_property
     def usage(self) -> Usage:

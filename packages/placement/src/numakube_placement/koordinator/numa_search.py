@@ -32,7 +32,7 @@ from numakube.values.topology_policy import TopologyPolicy
 from numakube_placement.koordinator.annotation_values import Exclusive
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.numa_supply import NOBODY, Neighbours
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,7 +47,7 @@ _SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Hint:
+class NumaHint:
     """A set of NUMA nodes on which a resource is available.
 
     Attributes:
@@ -61,7 +61,7 @@ class Hint:
     score: int = 0
 
 
-def summary(hints: Mapping[str, Sequence[Hint]], *, separator: str) -> str:
+def summary(hints: Mapping[str, Sequence[NumaHint]], *, separator: str) -> str:
     """Tell what each resource prefers, in Koordinator's words, sorted by resource."""
     return separator.join(
         f"{resource} prefer [{_texts(hints[resource], preferred=True)}]"
@@ -78,7 +78,7 @@ def mask_text(mask: NumaMask | None) -> str:
     return f"{mask:0{width}b}"
 
 
-def _texts(hints: Sequence[Hint], *, preferred: bool) -> str:
+def _texts(hints: Sequence[NumaHint], *, preferred: bool) -> str:
     masks = [mask_text(hint.mask) for hint in hints if hint.preferred or not preferred]
     more = len(masks) - _SHOWN
     return " ".join(masks[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
@@ -104,7 +104,7 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class MergeContext:
     """What a merge needs to know besides hints."""
 
     zones: NumaMask
@@ -112,15 +112,15 @@ class Surroundings:
     exclusive: Exclusive = Exclusive.NO
 
 
-def merge(hints: Iterable[Sequence[Hint]], around: Surroundings) -> Merged:
+def merge(hints: Iterable[Sequence[NumaHint]], around: MergeContext) -> Merged:
     """Return the best set of NUMA nodes for resources with the given *hints*."""
     indexes = [_by_mask(hint) for hint in hints]
     found = (_merged(indexes, mask, around) for mask in _candidates(indexes, around))
     return max(filter(None, found), key=_rank, default=Merged(mask=around.zones))
 
 
-def _by_mask(hints: Sequence[Hint]) -> dict[NumaMask | None, Hint]:
-    index: dict[NumaMask | None, Hint] = {}
+def _by_mask(hints: Sequence[NumaHint]) -> dict[NumaMask | None, NumaHint]:
+    index: dict[NumaMask | None, NumaHint] = {}
     for hint in hints:
         if hint.mask not in index or hint.preferred > index[hint.mask].preferred:
             index[hint.mask] = hint
@@ -128,7 +128,7 @@ def _by_mask(hints: Sequence[Hint]) -> dict[NumaMask | None, Hint]:
 
 
 def _candidates(
-    indexes: Sequence[Mapping[NumaMask | None, Hint]], around: Surroundings
+    indexes: Sequence[Mapping[NumaMask | None, NumaHint]], around: MergeContext
 ) -> set[NumaMask]:
     """Return what all resources may have in common."""
     strict = [index for index in indexes if None not in index]
@@ -139,7 +139,7 @@ def _candidates(
 
 
 def _merged(
-    indexes: Sequence[Mapping[NumaMask | None, Hint]], mask: NumaMask, around: Surroundings
+    indexes: Sequence[Mapping[NumaMask | None, NumaHint]], mask: NumaMask, around: MergeContext
 ) -> Merged | None:
     preferred, score = True, 0
     for index in indexes:
@@ -160,7 +160,7 @@ def _rank(merged: Merged) -> tuple[bool, bool, int, int, int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PolicyDecision:
     """What a policy says.
 
     Attributes:
@@ -174,25 +174,25 @@ class Decision:
 
 
 def decide(
-    policy: TopologyPolicy, hints: Mapping[str, Sequence[Hint]], around: Surroundings
-) -> Decision:
+    policy: TopologyPolicy, hints: Mapping[str, Sequence[NumaHint]], around: MergeContext
+) -> PolicyDecision:
     """Return what *policy* makes of *hints* by resource."""
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         hints = {name: [hint for hint in one if _is_single(hint)] for name, one in hints.items()}
     merged = merge(hints.values(), around)
     if policy is TopologyPolicy.BEST_EFFORT:
         settled = merged.aligned and merged.clean
-        return Decision(mask=merged.mask, admitted=True, settled=settled)
-    return Decision(mask=merged.mask, admitted=merged.preferred, settled=merged.preferred)
+        return PolicyDecision(mask=merged.mask, admitted=True, settled=settled)
+    return PolicyDecision(mask=merged.mask, admitted=merged.preferred, settled=merged.preferred)
 
 
 def reason(
-    policy: TopologyPolicy, hints: Mapping[str, Sequence[Hint]], around: Surroundings
+    policy: TopologyPolicy, hints: Mapping[str, Sequence[NumaHint]], around: MergeContext
 ) -> str:
     """Say why *policy* admits none of *hints*: what resources prefer, and who is in the way."""
     separator = "," if policy is TopologyPolicy.SINGLE_NUMA_NODE else " & "
     text = summary(hints, separator=separator)
-    if not decide(policy, hints, Surroundings(zones=around.zones)).admitted:
+    if not decide(policy, hints, MergeContext(zones=around.zones)).admitted:
         return text
     single, shared = mask_text(around.neighbours.single), mask_text(around.neighbours.shared)
     return (
@@ -201,7 +201,7 @@ def reason(
     )
 
 
-def _is_single(hint: Hint) -> bool:
+def _is_single(hint: NumaHint) -> bool:
     return hint.preferred and (hint.mask is None or hint.mask.bit_count() == 1)
 
 
@@ -210,10 +210,10 @@ if TYPE_CHECKING:
 
     from numakube.topology.allotments import HeldDevice
     from numakube.values.numamask import NumaMask
-    from numakube_placement.koordinator.node_ledger import Ledger
+    from numakube_placement.koordinator.node_ledger import NodeLedger
     from numakube_placement.koordinator.numa_supply import HolderDemand
 
-    Given = tuple[HeldDevice, ...] | Refusal
+    Given = tuple[HeldDevice, ...] | PlacementRefusal
 
 BEST_SCORE: Final = 500
 """Of a mask on which the pod gets the GPUs that it would get without any mask."""
@@ -227,7 +227,7 @@ class DeviceOffer:
         taken: what containers before it have been given in the same trial.
     """
 
-    ledger: Ledger
+    ledger: NodeLedger
     demand: HolderDemand
     taken: tuple[HeldDevice, ...] = ()
 
@@ -261,7 +261,7 @@ class DeviceOffer:
             self._tried[mask] = self._try(mask)
         return self._tried[mask]
 
-    def hints(self, masks: Iterable[NumaMask], *, preferred: bool) -> list[Hint]:
+    def hints(self, masks: Iterable[NumaMask], *, preferred: bool) -> list[NumaHint]:
         """Return those of *masks* on which the devices are available.
 
         Where they are the GPUs that the pod would get anyway, the set is by far the better one.
@@ -269,9 +269,9 @@ class DeviceOffer:
         hints = []
         for mask in masks:
             given = self.on(mask)
-            if not isinstance(given, Refusal):
+            if not isinstance(given, PlacementRefusal):
                 score = BEST_SCORE if _gpus(given) == _gpus(self.best) else 0
-                hints.append(Hint(mask, preferred, score))
+                hints.append(NumaHint(mask, preferred, score))
         return hints
 
     @cached_property
@@ -291,7 +291,7 @@ class DeviceOffer:
 
 
 def _gpus(given: Given) -> frozenset[int]:
-    if isinstance(given, Refusal):
+    if isinstance(given, PlacementRefusal):
         return frozenset()
     return frozenset(device.minor for device in given if device.type == GPU)
 
@@ -318,14 +318,14 @@ class Search:
     neighbours: Neighbours
     agrees: Callable[[NumaMask], bool] | None = None
 
-    def run(self) -> NumaMask | Refusal:
+    def run(self) -> NumaMask | PlacementRefusal:
         """Return the NUMA nodes, or why there are none."""
         if refusal := self._hopeless():
             return refusal
         policy = self.supply.demand.policy
         around = self._around
-        hints: dict[str, list[Hint]] = {name: [] for name in self._names()}
-        decision = Decision(
+        hints: dict[str, list[NumaHint]] = {name: [] for name in self._names()}
+        decision = PolicyDecision(
             mask=around.zones, admitted=policy is TopologyPolicy.BEST_EFFORT, settled=False
         )
         for size in self._sizes():
@@ -347,7 +347,7 @@ class Search:
         smallest = max(self.supply.fewest.values(), default=1)
         return range(1 if self.devices.types else smallest, most + 1)
 
-    def _look(self, hints: dict[str, list[Hint]], size: int) -> None:
+    def _look(self, hints: dict[str, list[NumaHint]], size: int) -> None:
         """Add to *hints* the sets of *size* nodes; only those in all lists need a score."""
         supply, restricted = self.supply, self.supply.demand.policy is TopologyPolicy.RESTRICTED
         candidates = self._candidates(size)
@@ -356,12 +356,12 @@ class Search:
         scores = {mask: supply.score(mask) for mask in common}
         for name, found in masks.items():
             preferred = restricted or not hints[name]
-            hints[name] += [Hint(mask, preferred, scores.get(mask, 0)) for mask in found]
+            hints[name] += [NumaHint(mask, preferred, scores.get(mask, 0)) for mask in found]
         if self.devices.types:
             self._look_for_devices(hints, size, common)
         if self.agrees is not None:
             agreed = filter(self.agrees, sorted(common))
-            hints[CLAIMS] += [Hint(mask, preferred=True) for mask in agreed]
+            hints[CLAIMS] += [NumaHint(mask, preferred=True) for mask in agreed]
 
     def _candidates(self, size: int) -> Sequence[NumaMask]:
         """Return the sets of *size* nodes that are worth a look.
@@ -385,7 +385,7 @@ class Search:
         return tuple(zone for zone in zones if not around.neighbours.single >> zone & 1)
 
     def _look_for_devices(
-        self, hints: dict[str, list[Hint]], size: int, common: set[NumaMask]
+        self, hints: dict[str, list[NumaHint]], size: int, common: set[NumaMask]
     ) -> None:
         """Add sets for devices; once the smallest are known, only where all else is available."""
         first = not any(hints[name] for name in self.devices.types)
@@ -396,37 +396,39 @@ class Search:
         for name in self.devices.types:
             hints[name] += found
 
-    def _is_futile(self, hints: dict[str, list[Hint]]) -> bool:
+    def _is_futile(self, hints: dict[str, list[NumaHint]]) -> bool:
         """Tell whether wider sets cannot be preferred: devices want the smallest there are."""
         restricted = self.supply.demand.policy is TopologyPolicy.RESTRICTED
         return restricted and any(hints[name] for name in self.devices.types)
 
     @cached_property
-    def _around(self) -> Surroundings:
-        return Surroundings(
+    def _around(self) -> MergeContext:
+        return MergeContext(
             zones=self.supply.capacity.all_zones,
             neighbours=self.neighbours,
             exclusive=self.supply.demand.exclusive,
         )
 
-    def _hopeless(self) -> Refusal | None:
+    def _hopeless(self) -> PlacementRefusal | None:
         """Return why no set of NUMA nodes will do, if even all of them together have too little."""
-        if isinstance(self.devices.best, Refusal):
+        if isinstance(self.devices.best, PlacementRefusal):
             return self.devices.best
         name = self.supply.short_of
         return None if name is None else too_little(self.supply, name)
 
-    def _unaligned(self, hints: dict[str, list[Hint]], around: Surroundings) -> Refusal:
+    def _unaligned(
+        self, hints: dict[str, list[NumaHint]], around: MergeContext
+    ) -> PlacementRefusal:
         """Return why not; for people, with the smallest sets that have enough of a resource."""
         demand, supply = self.supply.demand, self.supply
         for name in demand.amounts:
             if not hints[name]:
-                hints[name] += [Hint(mask, preferred=True) for mask in supply.examples(name)]
+                hints[name] += [NumaHint(mask, preferred=True) for mask in supply.examples(name)]
         detail = reason(demand.policy, hints, around)
-        return Refusal(why=Why.UNALIGNED, container=demand.container, detail=detail)
+        return PlacementRefusal(why=Why.UNALIGNED, container=demand.container, detail=detail)
 
 
-def too_little(supply: Supply, resource: str) -> Refusal:
+def too_little(supply: Supply, resource: str) -> PlacementRefusal:
     """Return a refusal because all NUMA nodes together have too little of *resource*."""
     demand = supply.demand
     wanted = demand.amounts[resource]
@@ -438,4 +440,4 @@ def too_little(supply: Supply, resource: str) -> Refusal:
         f"{amount_text(resource, wanted)} wanted,"
         f" {amount_text(resource, left)} left on all NUMA nodes"
     )
-    return Refusal(why=why, container=demand.container, resource=resource, detail=detail)
+    return PlacementRefusal(why=why, container=demand.container, resource=resource, detail=detail)

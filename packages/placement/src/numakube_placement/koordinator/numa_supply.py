@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
     from numakube.values.topology_policy import TopologyPolicy
     from numakube_placement.koordinator.node_facts import NodeCapacity
-    from numakube_placement.koordinator.node_ledger import Ledger
-    from numakube_placement.koordinator.placement_rule import Rule
+    from numakube_placement.koordinator.node_ledger import NodeLedger
+    from numakube_placement.koordinator.placement_rule import PlacementRule
     from numakube_placement.koordinator.pod_wish import ContainerWish, DeviceWish, PodWish
 
 
@@ -95,7 +95,7 @@ SCORED: Final = (CPU, MEMORY)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Places:
+class NumaSets:
     """Sets of NUMA nodes to be compared for one holder.
 
     Attributes:
@@ -181,7 +181,7 @@ class HolderDemand:
         return not (self.cpus or self.devices or (self.policy.aligns and self.amounts))
 
 
-def demand_of_pod(wish: PodWish, rule: Rule, capacity: NodeCapacity) -> HolderDemand:
+def demand_of_pod(wish: PodWish, rule: PlacementRule, capacity: NodeCapacity) -> HolderDemand:
     """Return what a pod needs as a whole."""
     bind = rule.bind if wish.requests.get(CPU, 0) else BindPolicy.NONE
     return HolderDemand(
@@ -198,7 +198,7 @@ def demand_of_pod(wish: PodWish, rule: Rule, capacity: NodeCapacity) -> HolderDe
 
 
 def demand_of_container(
-    container: ContainerWish, wish: PodWish, rule: Rule, capacity: NodeCapacity
+    container: ContainerWish, wish: PodWish, rule: PlacementRule, capacity: NodeCapacity
 ) -> HolderDemand:
     """Return what one container of a pod needs; its own rule comes before the pod's."""
     bind, required = _binding(container, rule, capacity)
@@ -229,7 +229,7 @@ def _placed(requests: Amounts, wish: PodWish, capacity: NodeCapacity, bind: Bind
 
 
 def _binding(
-    container: ContainerWish, rule: Rule, capacity: NodeCapacity
+    container: ContainerWish, rule: PlacementRule, capacity: NodeCapacity
 ) -> tuple[BindPolicy, BindPolicy]:
     """Return how the CPUs of *container* are picked, and which policy the pick must meet."""
     none = BindPolicy.NONE
@@ -242,7 +242,7 @@ def _binding(
     return required or wish.preferred or rule.bind, required
 
 
-def _exclusive(container: ContainerWish, wish: PodWish, rule: Rule) -> Exclusive:
+def _exclusive(container: ContainerWish, wish: PodWish, rule: PlacementRule) -> Exclusive:
     if container.exclusive is not None:
         return container.exclusive
     if container.aligns_itself and wish.exclusive is None:
@@ -263,7 +263,7 @@ class Remaining:
         device_peak: the most that it held of devices at any time.
     """
 
-    ledger: Ledger
+    ledger: NodeLedger
     own: CpuMask = NO_CPUS
     lent: CpuMask = NO_CPUS
     kept: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
@@ -460,8 +460,8 @@ class Supply:
         return self._places.score(mask) + self._reuse(mask)
 
     @cached_property
-    def _places(self) -> Places:
-        return Places(
+    def _places(self) -> NumaSets:
+        return NumaSets(
             strategy=self.demand.strategy,
             totals=self.capacity.totals,
             free=self.remaining.zones,

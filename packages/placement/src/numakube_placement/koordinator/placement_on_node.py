@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import Allotment, CpuExclusive, Share
 from numakube.values.cpuset import NO_CPUS, CpuMask, union
 from numakube.values.numamask import mask_of, masks_of_size, nodes_of
@@ -29,14 +29,14 @@ from numakube_placement.koordinator.numa_supply import (
     FULL_SCORE,
     HolderDemand,
     Neighbours,
-    Places,
+    NumaSets,
     Remaining,
     Supply,
     demand_of_container,
     demand_of_pod,
     total_of,
 )
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,14 +53,14 @@ class Grant:
     supply: Supply
     devices: DeviceOffer
 
-    def on(self, mask: NumaMask) -> Share | Refusal:
+    def on(self, mask: NumaMask) -> Share | PlacementRefusal:
         """Return what is given on the NUMA nodes *mask*."""
         everywhere = mask == self.supply.capacity.all_zones
         given = self.devices.on(None if everywhere else mask)
-        if isinstance(given, Refusal):
+        if isinstance(given, PlacementRefusal):
             return given
         zones = self._split(mask)
-        if isinstance(zones, Refusal):
+        if isinstance(zones, PlacementRefusal):
             return zones
         counts = {zone: part[CPU] // MILLI_PER_CPU for zone, part in zones.items() if CPU in part}
         cpus = self._cpus_by_zone(counts) if self.supply.demand.cpus else NO_CPUS
@@ -68,15 +68,15 @@ class Grant:
             return self._too_few()
         return Share(cpus=cpus, zones=zones, mask=mask, devices=given)
 
-    def anywhere(self) -> Share | Refusal:
+    def anywhere(self) -> Share | PlacementRefusal:
         """Return what is given if no NUMA nodes are asked for: CPUs and devices."""
         given = self.devices.best
-        if isinstance(given, Refusal):
+        if isinstance(given, PlacementRefusal):
             return given
         cpus = bind_cpus(self.supply, within_time(self.supply), self.supply.demand.cpus)
         return self._too_few() if cpus is None else Share(cpus=cpus, devices=given)
 
-    def agreed(self, agrees: Callable[[NumaMask], bool]) -> Share | Refusal:
+    def agreed(self, agrees: Callable[[NumaMask], bool]) -> Share | PlacementRefusal:
         """Return what is given if no NUMA nodes are asked for, but devices of claims are wanted.
 
         CPUs come from one or two NUMA nodes that have the devices, if there are such, or else from
@@ -84,7 +84,7 @@ class Grant:
         """
         given = self.devices.best
         supply, capacity = self.supply, self.supply.capacity
-        if isinstance(given, Refusal) or not supply.demand.cpus:
+        if isinstance(given, PlacementRefusal) or not supply.demand.cpus:
             return self.anywhere()
         free = within_time(supply)
         zones = capacity.zone_ids
@@ -95,7 +95,7 @@ class Grant:
                 return Share(cpus=cpus, devices=given)
         return self.anywhere()
 
-    def _split(self, mask: NumaMask) -> dict[int, Amounts] | Refusal:
+    def _split(self, mask: NumaMask) -> dict[int, Amounts] | PlacementRefusal:
         zones: dict[int, dict[str, int]] = {}
         supply = self.supply
         for name, amount in supply.demand.amounts.items():
@@ -118,11 +118,11 @@ class Grant:
             cpus |= part
         return cpus
 
-    def _too_few(self) -> Refusal:
+    def _too_few(self) -> PlacementRefusal:
         demand = self.supply.demand
         detail = f"{demand.cpus} wanted, {self.supply.cpus.bit_count()} can be bound"
         detail += f" as {demand.required}" if demand.required else ""
-        return Refusal(
+        return PlacementRefusal(
             why=Why.TOO_FEW_CPUS, container=demand.container, resource=CPU, detail=detail
         )
 
@@ -197,8 +197,8 @@ if TYPE_CHECKING:
 
     from numakube.values.numamask import NumaMask
     from numakube_placement.koordinator.node_facts import NodeCapacity
-    from numakube_placement.koordinator.node_ledger import Ledger
-    from numakube_placement.koordinator.placement_rule import Rule
+    from numakube_placement.koordinator.node_ledger import NodeLedger
+    from numakube_placement.koordinator.placement_rule import PlacementRule
     from numakube_placement.koordinator.pod_wish import PodWish
 
     Agrees = Callable[[Mapping[str, NumaMask]], bool]
@@ -210,8 +210,8 @@ _NOTHING: Final = Share()
 
 
 def admit(
-    ledger: Ledger, wish: PodWish, rule: Rule, agrees: Agrees | None = None
-) -> Allotment | Refusal:
+    ledger: NodeLedger, wish: PodWish, rule: PlacementRule, agrees: Agrees | None = None
+) -> Allotment | PlacementRefusal:
     """Return what the pod is given, or why the node cannot take it.
 
     Args:
@@ -225,12 +225,12 @@ def admit(
         return _admit_containers(ledger, wish, rule, agrees)
     demand = demand_of_pod(wish, rule, ledger.capacity)
     share = _admit_one(Remaining(ledger=ledger), demand, _agrees(agrees, {}, ""))
-    if isinstance(share, Refusal):
+    if isinstance(share, PlacementRefusal):
         return share
     return Allotment(total=share, cpu_exclusive=_exclusive(wish, share))
 
 
-def rate(ledger: Ledger, allotment: Allotment, rule: Rule) -> int:
+def rate(ledger: NodeLedger, allotment: Allotment, rule: PlacementRule) -> int:
     """Return how good a place the node is for a pod with *allotment*, 0 to 100.
 
     Args:
@@ -244,14 +244,14 @@ def rate(ledger: Ledger, allotment: Allotment, rule: Rule) -> int:
     return sum(scores) // len(scores)
 
 
-def _rate_one(with_pod: Ledger, share: Share, rule: Rule) -> int:
+def _rate_one(with_pod: NodeLedger, share: Share, rule: PlacementRule) -> int:
     """Return how full the NUMA nodes of *share* are, and less the more of them there are.
 
     Policies that allow several nodes would rather have one: any node that places the pod on one
     comes before any that needs two.
     """
     capacity = with_pod.capacity
-    places = Places(
+    places = NumaSets(
         strategy=rule.strategy, totals=capacity.totals, free=with_pod.free_zones, more={}
     )
     score = places.score(share.mask & capacity.all_zones or capacity.all_zones)
@@ -279,8 +279,8 @@ def _agrees(
 
 
 def _admit_containers(
-    ledger: Ledger, wish: PodWish, rule: Rule, agrees: Agrees | None
-) -> Allotment | Refusal:
+    ledger: NodeLedger, wish: PodWish, rule: PlacementRule, agrees: Agrees | None
+) -> Allotment | PlacementRefusal:
     remaining = Remaining(ledger=ledger)
     shares: dict[str, Share] = {}
     placed: dict[str, NumaMask] = {}
@@ -289,12 +289,12 @@ def _admit_containers(
             continue
         demand = demand_of_container(container, wish, rule, ledger.capacity)
         share = _admit_one(remaining, demand, _agrees(agrees, placed, container.name))
-        if isinstance(share, Refusal):
+        if isinstance(share, PlacementRefusal):
             return share
         if share != _NOTHING:
             shares[container.name] = share
             placed[container.name] = _place(share, ledger.capacity)
-            remaining = remaining.after(share, stays=container.role is not Role.INIT)
+            remaining = remaining.after(share, stays=container.role is not ContainerRole.INIT)
     total = total_of(remaining, shares.values())
     return Allotment(total=total, containers=shares, cpu_exclusive=_exclusive(wish, total))
 
@@ -303,7 +303,7 @@ def _admit_one(
     remaining: Remaining,
     demand: HolderDemand,
     agrees: Callable[[NumaMask], bool] | None,
-) -> Share | Refusal:
+) -> Share | PlacementRefusal:
     ledger = remaining.ledger
     if refusal := _impossible(ledger, demand):
         return refusal
@@ -315,20 +315,20 @@ def _admit_one(
     if demand.policy is TopologyPolicy.NONE or not (demand.amounts or devices.types):
         return grant.anywhere() if agrees is None else grant.agreed(agrees)
     mask = Search(supply, devices, Neighbours.of(ledger.numa_status), agrees).run()
-    return mask if isinstance(mask, Refusal) else grant.on(mask)
+    return mask if isinstance(mask, PlacementRefusal) else grant.on(mask)
 
 
-def _impossible(ledger: Ledger, demand: HolderDemand) -> Refusal | None:
+def _impossible(ledger: NodeLedger, demand: HolderDemand) -> PlacementRefusal | None:
     """Return what no pod could change."""
     if demand.policy.aligns and demand.asks and not ledger.capacity.zone_ids:
-        return Refusal(why=Why.NO_ZONES, container=demand.container)
+        return PlacementRefusal(why=Why.NO_ZONES, container=demand.container)
     if demand.bind is BindPolicy.NONE:
         return None
     layout = ledger.capacity.layout
     if layout is None or not layout.places:
-        return Refusal(why=Why.NO_CPU_LAYOUT, container=demand.container)
+        return PlacementRefusal(why=Why.NO_CPU_LAYOUT, container=demand.container)
     if demand.amounts[CPU] % MILLI_PER_CPU:
-        return Refusal(why=Why.NOT_WHOLE_CPUS, container=demand.container, resource=CPU)
+        return PlacementRefusal(why=Why.NOT_WHOLE_CPUS, container=demand.container, resource=CPU)
     return None
 
 

@@ -1,6 +1,6 @@
 """Which rule a pod is placed under on a node, or why the two do not go together.
 
-A `Refusal` says why a node cannot take a pod; the short text for events is derived from it.
+A `PlacementRefusal` says why a node cannot take a pod; the short text for events comes from it.
 
 The policy is the pod's, else the node label's, else the kubelet's; the scope is the pod's, else the
 node label's, else the kubelet's, else ``pod``. Where both are set they must agree: a node whose
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
@@ -80,7 +80,7 @@ _LASTING = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PlacementRefusal:
     """Why not.
 
     Attributes:
@@ -97,7 +97,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class PlacementRule:
     """What holds for a pod on a node.
 
     Attributes:
@@ -134,7 +134,7 @@ def rule_for(
     *,
     default_strategy: Strategy = Strategy.LEAST_ALLOCATED,
     default_scope: TopologyScope = TopologyScope.POD,
-) -> Rule | Refusal:
+) -> PlacementRule | PlacementRefusal:
     """Return the rule for a pod with *wish* on the node of *facts*, or why it cannot go there."""
     if wish.problems:
         return _bad_wish(wish)
@@ -143,51 +143,51 @@ def rule_for(
     pod, label = wish.policy, facts.label_policy
     if pod.aligns and label.aligns and pod is not label:
         detail = f"the pod wants {pod.api_name}, the node's label says {label.api_name}"
-        return Refusal(why=Why.POLICY_CONFLICT, detail=detail)
+        return PlacementRefusal(why=Why.POLICY_CONFLICT, detail=detail)
     return _scheduler_rule(wish, facts, default_strategy, default_scope)
 
 
-def _bad_wish(wish: PodWish) -> Refusal:
+def _bad_wish(wish: PodWish) -> PlacementRefusal:
     detail = "; ".join(wish.problems)
     whole = all(NOT_WHOLE in problem for problem in wish.problems)
-    return Refusal(why=Why.NOT_WHOLE_CPUS if whole else Why.BAD_WISH, detail=detail)
+    return PlacementRefusal(why=Why.NOT_WHOLE_CPUS if whole else Why.BAD_WISH, detail=detail)
 
 
-def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> Refusal | None:
+def _kubelet_refusal(wish: PodWish, facts: NodeFacts) -> PlacementRefusal | None:
     """Return what the pod asks for that the kubelet will not do, if there is anything."""
     kubelet = facts.kubelet_policy
     if wish.policy.aligns and wish.policy is not kubelet:
         detail = f"the pod wants {wish.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
-        return Refusal(why=Why.KUBELET_POLICY, detail=detail)
+        return PlacementRefusal(why=Why.KUBELET_POLICY, detail=detail)
     if wish.scope and wish.scope is not facts.kubelet_scope:
         detail = f"the pod wants scope {wish.scope}, the kubelet's is {facts.kubelet_scope}"
-        return Refusal(why=Why.KUBELET_SCOPE, detail=detail)
+        return PlacementRefusal(why=Why.KUBELET_SCOPE, detail=detail)
     for container in wish.containers:
         if container.policy and container.policy.aligns and container.policy is not kubelet:
             detail = (
                 f"it wants {container.policy.api_name}, the kubelet aligns by {kubelet.api_name}"
             )
-            return Refusal(why=Why.KUBELET_POLICY, container=container.name, detail=detail)
+            return PlacementRefusal(why=Why.KUBELET_POLICY, container=container.name, detail=detail)
     if wish.exclusive is Exclusive.REQUIRED:
         detail = "the pod requires a NUMA node of its own, and the kubelet does not keep pods apart"
-        return Refusal(why=Why.KUBELET_POLICY, detail=detail)
+        return PlacementRefusal(why=Why.KUBELET_POLICY, detail=detail)
     required = wish.cpus.required
     if wish.cpus.bound and required and required is not facts.bind_policy:
         detail = f"the pod requires {required}, which this kubelet does not see to"
-        return Refusal(why=Why.BIND_CONFLICT, detail=detail)
+        return PlacementRefusal(why=Why.BIND_CONFLICT, detail=detail)
     return _unconnected(wish)
 
 
-def _unconnected(wish: PodWish) -> Refusal | None:
+def _unconnected(wish: PodWish) -> PlacementRefusal | None:
     """Refuse a pod that requires close devices where the scheduler chooses none."""
     if wish.devices is None or wish.devices.closeness is None:
         return None
     detail = f"{wish.devices.closeness}: the scheduler chooses no devices on this node"
-    return Refusal(why=Why.CLOSENESS, detail=detail)
+    return PlacementRefusal(why=Why.CLOSENESS, detail=detail)
 
 
-def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
-    return Rule(
+def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> PlacementRule:
+    return PlacementRule(
         arbiter=Arbiter.KUBELET,
         policy=facts.kubelet_policy,
         policy_from=_POD if wish.policy.aligns else _KUBELET,
@@ -198,7 +198,7 @@ def _kubelet_rule(wish: PodWish, facts: NodeFacts) -> Rule:
 
 def _scheduler_rule(
     wish: PodWish, facts: NodeFacts, default_strategy: Strategy, default_scope: TopologyScope
-) -> Rule | Refusal:
+) -> PlacementRule | PlacementRefusal:
     """Return the rule where the scheduler decides, if there is anything to decide."""
     scope, scope_from = _scope(wish, facts, default_scope)
     policy = wish.policy if wish.policy.aligns else facts.label_policy
@@ -207,12 +207,12 @@ def _scheduler_rule(
     )
     binding = _binding_for(wish, facts, scope)
     if not aligned and not _wants_devices(wish, facts) and binding == _Binding():
-        return _unconnected(wish) or Rule(arbiter=Arbiter.NOBODY)
+        return _unconnected(wish) or PlacementRule(arbiter=Arbiter.NOBODY)
     if refusal := _scope_refusal(wish, facts, scope):
         return refusal
-    if isinstance(binding, Refusal):
+    if isinstance(binding, PlacementRefusal):
         return binding
-    return Rule(
+    return PlacementRule(
         arbiter=Arbiter.SCHEDULER,
         policy=policy,
         policy_from=(_POD if wish.policy.aligns else _LABEL) if policy.aligns else "",
@@ -231,14 +231,16 @@ def _scope(wish: PodWish, facts: NodeFacts, default: TopologyScope) -> tuple[Top
     return (facts.label_scope, _LABEL) if facts.label_scope else (default, _DEFAULT)
 
 
-def _scope_refusal(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Refusal | None:
+def _scope_refusal(
+    wish: PodWish, facts: NodeFacts, scope: TopologyScope
+) -> PlacementRefusal | None:
     if facts.label_scope and facts.label_scope is not scope:
         detail = f"the pod wants scope {scope}, the node's label says {facts.label_scope}"
-        return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
+        return PlacementRefusal(why=Why.SCOPE_CONFLICT, detail=detail)
     if scope is TopologyScope.POD and wish.container_keys:
         keys = ", ".join(wish.container_keys)
         detail = f"scope pod applies on the node, and these need scope container: {keys}"
-        return Refusal(why=Why.SCOPE_CONFLICT, detail=detail)
+        return PlacementRefusal(why=Why.SCOPE_CONFLICT, detail=detail)
     return None
 
 
@@ -273,7 +275,9 @@ class _Holder:
     wish: CpuWish
 
 
-def _binding_for(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> _Binding | Refusal:
+def _binding_for(
+    wish: PodWish, facts: NodeFacts, scope: TopologyScope
+) -> _Binding | PlacementRefusal:
     """Return how CPUs are bound for a pod with *wish* on the node of *facts*, or why not."""
     holders = list(_holders(wish, facts, scope))
     if not holders:
@@ -282,7 +286,7 @@ def _binding_for(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> _Bind
         if holder.cpu_milli % MILLI_PER_CPU:
             return _not_whole(holder)
     if facts.cpus is None or not facts.cpus.places:
-        return Refusal(why=Why.NO_CPU_LAYOUT, detail="where its CPUs are is not known")
+        return PlacementRefusal(why=Why.NO_CPU_LAYOUT, detail="where its CPUs are is not known")
     for holder in holders:
         if refusal := _refusal(holder, facts.bind_policy, facts.cpus.cpus_per_core):
             return refusal
@@ -299,7 +303,7 @@ def _holders(wish: PodWish, facts: NodeFacts, scope: TopologyScope) -> Iterator[
     for container in wish.containers:
         asked = container.requests.get(CPU, 0)
         # Plain init containers that ask for parts of CPUs run in a shared pool.
-        part = container.role is Role.INIT and asked % MILLI_PER_CPU
+        part = container.role is ContainerRole.INIT and asked % MILLI_PER_CPU
         if not container.ignored and not part and (container.cpus.bound or facts.binds_all):
             yield from _if_any(_Holder(container.name, asked, container.cpus))
 
@@ -313,18 +317,20 @@ def _policy_of(wish: CpuWish, facts: NodeFacts) -> BindPolicy:
     return wish.required or facts.bind_policy or wish.preferred
 
 
-def _not_whole(holder: _Holder) -> Refusal:
+def _not_whole(holder: _Holder) -> PlacementRefusal:
     detail = f"it asks for {amount_text(CPU, holder.cpu_milli)}"
-    return Refusal(why=Why.NOT_WHOLE_CPUS, container=holder.name, resource=CPU, detail=detail)
+    return PlacementRefusal(
+        why=Why.NOT_WHOLE_CPUS, container=holder.name, resource=CPU, detail=detail
+    )
 
 
-def _refusal(holder: _Holder, imposed: BindPolicy, threads: int) -> Refusal | None:
+def _refusal(holder: _Holder, imposed: BindPolicy, threads: int) -> PlacementRefusal | None:
     """Return why *holder* cannot be bound where *imposed* applies and cores have *threads*."""
     required, count = holder.wish.required, holder.cpu_milli // MILLI_PER_CPU
     if required and imposed and required is not imposed:
         detail = f"{required} is required, the node imposes {imposed}"
-        return Refusal(why=Why.BIND_CONFLICT, container=holder.name, detail=detail)
+        return PlacementRefusal(why=Why.BIND_CONFLICT, container=holder.name, detail=detail)
     if (required or imposed) is BindPolicy.FULL_PCPUS and threads and count % threads:
         detail = f"{count} CPUs, {threads} a core"
-        return Refusal(why=Why.NOT_WHOLE_CORES, container=holder.name, detail=detail)
+        return PlacementRefusal(why=Why.NOT_WHOLE_CORES, container=holder.name, detail=detail)
     return None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numakube.api.koordinator.devices import DeviceHint
     from numakube.api.strictness import RequiredCloseness
-    from numakube.kubelet.pod_demand import Role
+    from numakube.kubelet.pod_demand import ContainerRole
     from numakube.values.resources import Amounts
 
 
@@ -56,7 +56,7 @@ class ContainerWish:
     """
 
     name: str
-    role: Role
+    role: ContainerRole
     requests: Amounts
     cpus: CpuWish
     policy: TopologyPolicy | None = None

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import (
+    AnnotatedCpuTopology,
     CpuManagerPolicy,
-    CpuTopology,
     NodeReservation,
     PodCpuAlloc,
     SystemQosResource,
@@ -79,7 +79,7 @@ def _layout_of_model(model: _Model) -> CpuLayout:
 def _layout_in(text: str) -> tuple[CpuLayout | None, tuple[str, ...]]:
     """Return the layout that koordlet's annotation tells; machines of one model share it."""
     key, problems = keys.CPU_TOPOLOGY, list[str]()
-    found = read_json(CpuTopology, {key: text}, key, problems)
+    found = read_json(AnnotatedCpuTopology, {key: text}, key, problems)
     if found is None:
         return None, tuple(problems)
     places = sorted(

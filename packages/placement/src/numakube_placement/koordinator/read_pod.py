@@ -21,7 +21,7 @@ from numakube.api.koordinator.devices import device_type_of
 from numakube.api.koordinator.pod_annotations import NumaTopologySpec, ResourceSpec
 from numakube.api.pod_resources import effective_requests, is_sidecar
 from numakube.errors import InvalidValue
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import CpuExclusive
 from numakube.values.display import amount_text
 from numakube.values.names import qualified_name
@@ -131,9 +131,9 @@ def fraction(wish: PodWish, scope: TopologyScope) -> str | None:
     return None
 
 
-def is_bindable(role: Role, requests: Amounts) -> bool:
+def is_bindable(role: ContainerRole, requests: Amounts) -> bool:
     """Tell whether a container may be bound at all: init containers only to whole CPUs."""
-    return role is not Role.INIT or requests.get(CPU, 0) % MILLI_PER_CPU == 0
+    return role is not ContainerRole.INIT or requests.get(CPU, 0) % MILLI_PER_CPU == 0
 
 
 def container_wishes_of(
@@ -184,7 +184,7 @@ def requests_of(container: Container, place: str, problems: list[str]) -> Amount
 
 def _wish_of(
     container: Container,
-    role: Role,
+    role: ContainerRole,
     requests: Amounts,
     rule: CpuRule,
     own: NumaTopologySpec,
@@ -269,12 +269,12 @@ def _differ(one: QuantityText, other: QuantityText) -> bool:
         return False
 
 
-def _all(pod: Pod) -> Iterator[tuple[Container, Role, str]]:
+def _all(pod: Pod) -> Iterator[tuple[Container, ContainerRole, str]]:
     for index, container in enumerate(pod.spec.init_containers):
-        role = Role.SIDECAR if is_sidecar(container) else Role.INIT
+        role = ContainerRole.SIDECAR if is_sidecar(container) else ContainerRole.INIT
         yield container, role, f"spec.initContainers[{index}]"
     for index, container in enumerate(pod.spec.containers):
-        yield container, Role.APP, f"spec.containers[{index}]"
+        yield container, ContainerRole.APP, f"spec.containers[{index}]"
 
 
 def _prefix_of(key: str) -> str:

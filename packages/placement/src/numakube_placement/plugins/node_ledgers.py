@@ -5,7 +5,7 @@ until the node changes; nodes that are alike share a number (`NodeLedgers.codes`
 decided once for all of them. Copies of nodes, on which preemption tries things out, have ledgers
 that follow from the pods of the copy.
 
-An `Outcome` tells by which rule a node decides, what it gives or why not, and how good that is.
+An `NodeAnswer` tells by which rule a node decides, what it gives or why not, and how good that is.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from numakube.values.safe_text import quoted
 from numakube.values.topology_policy import TopologyScope
 from numakube_placement.koordinator.annotation_values import Arbiter
 from numakube_placement.koordinator.node_facts import amplified
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.placement_on_node import admit, rate
-from numakube_placement.koordinator.placement_rule import Refusal, Why, rule_for
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why, rule_for
 from numakube_placement.koordinator.read_node import facts_of
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from numakube.values.resources import Amounts
     from numakube_placement.koordinator.annotation_values import Strategy
     from numakube_placement.koordinator.node_facts import NodeFacts
-    from numakube_placement.koordinator.placement_rule import Rule
+    from numakube_placement.koordinator.placement_rule import PlacementRule
     from numakube_placement.koordinator.pod_wish import PodWish
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class NodeQuestion:
     """A node as far as it decides.
 
     Attributes:
@@ -60,12 +60,12 @@ class Case:
             depends on it, so that nodes which differ in it alone are alike.
     """
 
-    ledger: Ledger
+    ledger: NodeLedger
     cpu_allocatable: int = 0
     cpu_requested: int = 0
 
     @classmethod
-    def of(cls, ledger: Ledger, node: NodeInfo) -> Case:
+    def of(cls, ledger: NodeLedger, node: NodeInfo) -> NodeQuestion:
         """Return the case of *node*, who holds what of which is *ledger*."""
         if ledger.capacity.ratio(CPU) <= 1:
             return cls(ledger)
@@ -83,7 +83,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class NodeAnswer:
     """The answer.
 
     Attributes:
@@ -93,9 +93,9 @@ class Outcome:
         score: how good the allotment is, from 0 to 100.
     """
 
-    rule: Rule | None = None
+    rule: PlacementRule | None = None
     allotment: Allotment | None = None
-    refusal: Refusal | None = None
+    refusal: PlacementRefusal | None = None
     score: int = 0
 
     @property
@@ -107,30 +107,30 @@ class Outcome:
 
 
 def decide(
-    case: Case,
+    case: NodeQuestion,
     wish: PodWish,
     *,
     strategy: Strategy,
     scope: TopologyScope = TopologyScope.POD,
     agrees: Agrees | None = None,
-) -> Outcome:
+) -> NodeAnswer:
     """Return what a node says to *wish*; with *agrees*, on NUMA nodes that have devices as well."""
     ledger = case.ledger
     rule = rule_for(wish, ledger.facts, default_strategy=strategy, default_scope=scope)
-    if isinstance(rule, Refusal):
-        return Outcome(refusal=rule)
+    if isinstance(rule, PlacementRefusal):
+        return NodeAnswer(refusal=rule)
     if rule.arbiter is not Arbiter.SCHEDULER:
-        return Outcome(rule=rule, refusal=_too_amplified(case, wish, 0))
+        return NodeAnswer(rule=rule, refusal=_too_amplified(case, wish, 0))
     answer = admit(ledger, wish, rule, agrees)
-    if isinstance(answer, Refusal):
-        return Outcome(rule=rule, refusal=answer)
+    if isinstance(answer, PlacementRefusal):
+        return NodeAnswer(rule=rule, refusal=answer)
     refusal = _too_amplified(case, wish, answer.total.cpus.bit_count() * MILLI_PER_CPU)
     if refusal is not None:
-        return Outcome(rule=rule, refusal=refusal)
-    return Outcome(rule=rule, allotment=answer, score=rate(ledger, answer, rule))
+        return NodeAnswer(rule=rule, refusal=refusal)
+    return NodeAnswer(rule=rule, allotment=answer, score=rate(ledger, answer, rule))
 
 
-def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
+def _too_amplified(case: NodeQuestion, wish: PodWish, bound: int) -> PlacementRefusal | None:
     """Return a refusal if bound CPUs, which count amplified, leave the node too little CPU.
 
     A node that is amplified says that it has more CPU than it has. A pod with bound CPUs takes real
@@ -149,10 +149,10 @@ def _too_amplified(case: Case, wish: PodWish, bound: int) -> Refusal | None:
     if wanted <= free:
         return None
     detail = f"{amount_text(CPU, wanted)} wanted of {amount_text(CPU, free)}, amplified by {ratio}"
-    return Refusal(why=Why.AMPLIFIED_CPU, resource=CPU, detail=detail)
+    return PlacementRefusal(why=Why.AMPLIFIED_CPU, resource=CPU, detail=detail)
 
 
-def status_of(refusal: Refusal) -> Status:
+def status_of(refusal: PlacementRefusal) -> Status:
     """Return *refusal* as filters give it."""
     refuse = unresolvable if refusal.why.lasting else unschedulable
     status = refuse(reason_of(refusal), detail=refusal)
@@ -161,7 +161,7 @@ def status_of(refusal: Refusal) -> Status:
     return replace(status, cause=quoted(refusal.detail))
 
 
-def reason_of(refusal: Refusal) -> str:
+def reason_of(refusal: PlacementRefusal) -> str:
     """Return the short text for events, equal on all nodes that refuse for the same reason."""
     if refusal.why is Why.UNSATISFIED and refusal.resource:
         return f"Unsatisfied NUMA {refusal.resource}"
@@ -192,7 +192,7 @@ class _Basis:
 
 
 @dataclass(slots=True)
-class _Page:
+class _LedgerPage:
     """What is kept of one node.
 
     Attributes:
@@ -201,8 +201,8 @@ class _Page:
     """
 
     basis: _Basis
-    empty: Ledger
-    ledger: Ledger
+    empty: NodeLedger
+    ledger: NodeLedger
     generation: int
 
 
@@ -211,7 +211,7 @@ class NodeLedgers:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._pages: dict[str, _Page] = {}
+        self._pages: dict[str, _LedgerPage] = {}
         self._stamps: list[int] = []
         self._codes: npt.NDArray[np.int32] = np.zeros(_FIRST_CAPACITY, dtype=np.int32)
         self._code_of: dict[Hashable, int] = {}
@@ -220,7 +220,7 @@ class NodeLedgers:
         """Return what is known of *node*, whatever pods are on it."""
         return self._page(node).empty.facts
 
-    def of(self, node: NodeInfo) -> Ledger:
+    def of(self, node: NodeInfo) -> NodeLedger:
         """Return who holds what of *node*, which may be a copy with other pods."""
         page = self._page(node)
         if self._cluster.node(node.name) is not node:
@@ -229,9 +229,9 @@ class NodeLedgers:
             page.ledger, page.generation = _ledger(page, node), node.generation
         return page.ledger
 
-    def case(self, node: NodeInfo) -> Case:
+    def case(self, node: NodeInfo) -> NodeQuestion:
         """Return *node* as far as it decides."""
-        return Case.of(self.of(node), node)
+        return NodeQuestion.of(self.of(node), node)
 
     def codes(self, snapshot: Snapshot, rows: Rows) -> npt.NDArray[np.int32]:
         """Return a number for each of *rows*, equal for nodes with equal keys."""
@@ -280,7 +280,7 @@ class NodeLedgers:
             grown[: len(self._codes)] = self._codes
             self._codes = grown
 
-    def _page(self, node: NodeInfo) -> _Page:
+    def _page(self, node: NodeInfo) -> _LedgerPage:
         topology = None if node.numa is None else node.numa.topology
         device = self._cluster.objects.devices.get(node.name)
         basis = _Basis(node.allocatable, topology, device)
@@ -293,8 +293,8 @@ class NodeLedgers:
             # Reports come with every pod and say the same of the machine each time.
             page.basis = basis
             return page
-        empty = Ledger.of(facts, {})
-        page = self._pages[node.name] = _Page(basis, empty, empty, -1)
+        empty = NodeLedger.of(facts, {})
+        page = self._pages[node.name] = _LedgerPage(basis, empty, empty, -1)
         return page
 
 
@@ -305,7 +305,7 @@ def _may_have_settings(node: NodeInfo) -> bool:
     return keys.NODE_AMPLIFICATION in node.node.metadata.annotations
 
 
-def _ledger(page: _Page, node: NodeInfo) -> Ledger:
+def _ledger(page: _LedgerPage, node: NodeInfo) -> NodeLedger:
     """Return the ledger of the pods on *node*, made from the one before where that is less work."""
     held = allotments_on(node)
     before = page.ledger.allotments
@@ -315,7 +315,7 @@ def _ledger(page: _Page, node: NodeInfo) -> Ledger:
     kept = len(held) - len(added) == len(before)
     if kept and len(added) == 1 and all(held[uid] == one for uid, one in before.items()):
         return page.ledger.with_pod(added[0], held[added[0]])
-    return Ledger(page.empty.capacity, MappingProxyType(held))
+    return NodeLedger(page.empty.capacity, MappingProxyType(held))
 
 
 def allotments_on(node: NodeInfo) -> dict[str, Allotment]:

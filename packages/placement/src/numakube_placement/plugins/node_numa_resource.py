@@ -37,10 +37,10 @@ from numakube.scheduling.snapshot.zone_belief import NOTHING
 from numakube.values.resources import CPU
 from numakube_placement.koordinator.allotments import annotations_for
 from numakube_placement.koordinator.placement_on_node import places_of
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.koordinator.read_pod import wish_of
 from numakube_placement.plugins.device_share import DeviceShare
-from numakube_placement.plugins.node_ledgers import NodeLedgers, Outcome, decide
+from numakube_placement.plugins.node_ledgers import NodeAnswer, NodeLedgers, decide
 from numakube_placement.plugins.node_numa_resource_args import NodeNUMAResourceArgs, read_args
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import BeliefChanges
     from numakube_placement.koordinator.pod_wish import PodWish
-    from numakube_placement.plugins.node_ledgers import Case
+    from numakube_placement.plugins.node_ledgers import NodeQuestion
 
 NAME: Final = "NodeNUMAResource"
 
@@ -68,7 +68,7 @@ _REMEMBERED_OUTCOMES: Final = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _CycleWish:
     """What a cycle is about.
 
     Attributes:
@@ -79,11 +79,11 @@ class _Wanted:
 
     wish: PodWish
     special: bool
-    known: dict[Hashable, Outcome]
-    agreed: dict[str, Outcome] = field(default_factory=dict)
+    known: dict[Hashable, NodeAnswer]
+    agreed: dict[str, NodeAnswer] = field(default_factory=dict)
 
 
-_WANTED: Final = StateKey[_Wanted](NAME)
+_WANTED: Final = StateKey[_CycleWish](NAME)
 
 
 class NodeNUMAResource(AllottingPlugin, PreBind):
@@ -105,7 +105,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         self.ledgers = NodeLedgers(cluster)
         self._cluster = cluster
         self._scorer = allocation_scorer(self.args.scoring_strategy)
-        self._known: OrderedDict[bytes, dict[Hashable, Outcome]] = OrderedDict()
+        self._known: OrderedDict[bytes, dict[Hashable, NodeAnswer]] = OrderedDict()
 
     @classmethod
     def make(cls, args: Mapping[str, object], handle: Handle) -> NodeNUMAResource:
@@ -121,7 +121,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
 
         return pod.memo((NAME, policy, ignored), read)
 
-    def outcome(self, pod: PodInfo, node: NodeInfo) -> Outcome:
+    def outcome(self, pod: PodInfo, node: NodeInfo) -> NodeAnswer:
         """Return what *node* says to *pod*, decided afresh; for explanations."""
         return self.decided(self.ledgers.case(node), self.wish_of(pod))
 
@@ -134,9 +134,9 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
             return _SKIPPED
         wish = self.wish_of(pod)
         if wish.problems:
-            refusal = Refusal(why=Why.BAD_WISH, detail="; ".join(wish.problems))
+            refusal = PlacementRefusal(why=Why.BAD_WISH, detail="; ".join(wish.problems))
             return PreFilterResult(unresolvable(*wish.problems, detail=refusal))
-        wanted = _Wanted(wish, special, self._known_of(pod))
+        wanted = _CycleWish(wish, special, self._known_of(pod))
         state.write(_WANTED, wanted)
         state.write(ALLOTS, _Allotter(self, wanted))
         return PreFilterResult()
@@ -245,7 +245,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         node = self._cluster.node(name)
         return node is not None and self.ledgers.of(node).capacity.ratio(CPU) > 1
 
-    def _annotations(self, pod: PodInfo, outcome: Outcome, node: NodeInfo) -> Mapping[str, str]:
+    def _annotations(self, pod: PodInfo, outcome: NodeAnswer, node: NodeInfo) -> Mapping[str, str]:
         """Return what is to be written to *pod*; results that it brought along do not hold."""
         own = pod.pod.metadata.annotations
         stale = {
@@ -259,16 +259,18 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         given = annotations_for(pod.pod, wish, outcome.rule, outcome.allotment, facts)
         return {**stale, **given}
 
-    def plain_outcome(self, wanted: _Wanted, node: NodeInfo) -> Outcome:
+    def plain_outcome(self, wanted: _CycleWish, node: NodeInfo) -> NodeAnswer:
         """Return what *node* says, whatever devices the pod claims."""
         return self._outcome(wanted, self.ledgers.case(node))
 
-    def decided(self, case: Case, wish: PodWish, agrees: Agrees | None = None) -> Outcome:
+    def decided(
+        self, case: NodeQuestion, wish: PodWish, agrees: Agrees | None = None
+    ) -> NodeAnswer:
         """Return what a node says to *wish*, with the defaults of the profile."""
         args = self.args
         return decide(case, wish, strategy=args.strategy, scope=args.scope, agrees=agrees)
 
-    def _outcome(self, wanted: _Wanted, case: Case) -> Outcome:
+    def _outcome(self, wanted: _CycleWish, case: NodeQuestion) -> NodeAnswer:
         key = case.key
         outcome = wanted.known.get(key)
         if outcome is None:
@@ -279,8 +281,8 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         return outcome
 
     def _outcomes(
-        self, wanted: _Wanted, snapshot: Snapshot, rows: Rows
-    ) -> tuple[list[Outcome], Rows]:
+        self, wanted: _CycleWish, snapshot: Snapshot, rows: Rows
+    ) -> tuple[list[NodeAnswer], Rows]:
         """Return the outcome for each kind of node among *rows*, and which kind each row is."""
         codes = self.ledgers.codes(snapshot, rows)
         _, first, which = np.unique(codes, return_index=True, return_inverse=True)
@@ -289,7 +291,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         ]
         return outcomes, which.reshape(-1)
 
-    def _concerned(self, wanted: _Wanted, snapshot: Snapshot, rows: Rows) -> Mask:
+    def _concerned(self, wanted: _CycleWish, snapshot: Snapshot, rows: Rows) -> Mask:
         """Return which of *rows* must be asked: all of them if the pod wishes something."""
         if wanted.special:
             return np.ones(len(rows), dtype=np.bool_)
@@ -299,7 +301,7 @@ class NodeNUMAResource(AllottingPlugin, PreBind):
         marks = self.ledgers.marks(snapshot)
         return bool(marks.values) and bool(marks.present(snapshot.rows).any())
 
-    def _known_of(self, pod: PodInfo) -> dict[Hashable, Outcome]:
+    def _known_of(self, pod: PodInfo) -> dict[Hashable, NodeAnswer]:
         shape = scheduling_key(pod)
         known = self._known.setdefault(shape, {})
         self._known.move_to_end(shape)
@@ -321,7 +323,7 @@ class _Allotter:
     """Chooses CPUs for one pod together with who chooses the devices of its claims."""
 
     plugin: NodeNUMAResource
-    wanted: _Wanted
+    wanted: _CycleWish
 
     def allot(self, node: NodeInfo, agrees: Agrees) -> Allotted | None:
         """Decide on NUMA nodes that have both, if there are any; see `Allots`."""
@@ -350,7 +352,7 @@ def _is_ordinary(pod: PodInfo) -> bool:
     )
 
 
-def _grouped(outcomes: list[Outcome]) -> tuple[tuple[Status, ...], np.ndarray]:
+def _grouped(outcomes: list[NodeAnswer]) -> tuple[tuple[Status, ...], np.ndarray]:
     """Return the distinct statuses, success first, and which of them each outcome has."""
     statuses: list[Status] = [SUCCESS]
     known: dict[object, int] = {(SUCCESS.code, ()): 0}

@@ -12,8 +12,8 @@ from numakube.scheduling.framework.registry import unknown_fields
 from numakube.scheduling.plugins.plugin_arguments import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
-    ResourceSpec,
     ScoringStrategy,
+    WeightedResource,
 )
 from numakube.values.names import qualified_name
 from numakube.values.resources import CPU, MEMORY
@@ -23,7 +23,7 @@ from numakube_placement.koordinator.annotation_values import BindPolicy, Strateg
 _TYPE_META: Final = ("apiVersion", "kind")
 _LEAST: Final = ScoringStrategy(type=LEAST_ALLOCATED)
 _BIND_POLICIES: Final = ("", BindPolicy.FULL_PCPUS, BindPolicy.SPREAD_BY_PCPUS)
-_RESOURCES: Final = (ResourceSpec(name=CPU), ResourceSpec(name=MEMORY))
+_RESOURCES: Final = (WeightedResource(name=CPU), WeightedResource(name=MEMORY))
 
 
 class NodeNUMAResourceArgs(Wire, frozen=True):

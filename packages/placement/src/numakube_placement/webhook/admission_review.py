@@ -34,7 +34,7 @@ class AdmissionRequest(Wire, frozen=True):
     old_object: dict[str, Any] | None = None
 
 
-class Cause(Wire, frozen=True):
+class FieldCause(Wire, frozen=True):
     """What is wrong with one field."""
 
     field: str = ""
@@ -47,10 +47,10 @@ class Details(Wire, frozen=True):
 
     kind: str = ""
     name: str = ""
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[FieldCause, ...] = ()
 
 
-class Status(Wire, frozen=True):
+class RefusalStatus(Wire, frozen=True):
     """Why an object is refused."""
 
     message: str
@@ -64,7 +64,7 @@ class AdmissionResponse(Wire, frozen=True):
 
     uid: str
     allowed: bool
-    status: Status | None = None
+    status: RefusalStatus | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -134,7 +134,7 @@ def judge_allotment(request: AdmissionRequest) -> AdmissionResponse:
     if not added:
         return AdmissionResponse(uid=request.uid, allowed=True)
     message = f"only schedulers may write {' and '.join(added)}: leave it out, a scheduler adds it"
-    status = Status(message=message, reason="Forbidden", code=FORBIDDEN)
+    status = RefusalStatus(message=message, reason="Forbidden", code=FORBIDDEN)
     return AdmissionResponse(uid=request.uid, allowed=False, status=status)
 
 
@@ -162,12 +162,12 @@ def _refused(uid: str, tree: dict[str, Any], findings: Sequence[str]) -> Admissi
     causes = []
     for finding in findings:
         field, _, message = finding.partition(": ")
-        causes.append(Cause(field=field, message=message))
+        causes.append(FieldCause(field=field, message=message))
     meta = tree["metadata"]
     details = Details(
         kind="Pod",
         name=str(meta.get("name") or meta.get("generateName", "")),
         causes=tuple(causes),
     )
-    status = Status(message="; ".join(findings), code=UNPROCESSABLE, details=details)
+    status = RefusalStatus(message="; ".join(findings), code=UNPROCESSABLE, details=details)
     return AdmissionResponse(uid=uid, allowed=False, status=status)

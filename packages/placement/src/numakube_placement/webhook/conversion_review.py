@@ -26,7 +26,7 @@ class ConversionRequest(Wire, frozen=True):
     objects: tuple[dict[str, Any], ...] = ()
 
 
-class Result(Wire, frozen=True):
+class ConversionResult(Wire, frozen=True):
     """Whether it worked; ``message`` says why not."""
 
     status: str = always("Success")
@@ -37,7 +37,7 @@ class ConversionResponse(Wire, frozen=True):
     """The objects in the order of the request."""
 
     uid: str
-    result: Result
+    result: ConversionResult
     converted_objects: tuple[dict[str, Any], ...] = ()
 
 
@@ -78,6 +78,8 @@ def convert_all(request: ConversionRequest) -> ConversionResponse:
         )
     except MalformedObject as error:
         return ConversionResponse(
-            uid=request.uid, result=Result(status="Failed", message=str(error))
+            uid=request.uid, result=ConversionResult(status="Failed", message=str(error))
         )
-    return ConversionResponse(uid=request.uid, result=Result(), converted_objects=converted)
+    return ConversionResponse(
+        uid=request.uid, result=ConversionResult(), converted_objects=converted
+    )

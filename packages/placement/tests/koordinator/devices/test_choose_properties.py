@@ -19,16 +19,16 @@ from numakube.topology.allotments import Allotment, HeldDevice, Share
 from numakube.values.numamask import masks_over
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.numa_search import BEST_SCORE
-from numakube_placement.koordinator.placement_rule import Refusal
+from numakube_placement.koordinator.placement_rule import PlacementRefusal
 from numakube_placement.koordinator.pod_wish import DeviceWish
 
 SIZES = {GPU: {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, RDMA: {RDMA_SHARE: 100}}
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> Ledger:
+def ledgers(draw: st.DrawFn) -> NodeLedger:
     """Return the ledger of a node with a few GPUs and cards, some of them ill or in use."""
     places, held = [], []
     for kind in (GPU, RDMA):
@@ -50,7 +50,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
                 vfs = place.vfs[:1]
                 held.append(HeldDevice(type=kind, minor=minor, resources=amounts, vfs=vfs))
     facts = NodeFacts(node="n", devices=tuple(places))
-    return Ledger.of(facts, {"other": Allotment(total=Share(devices=tuple(held)))})
+    return NodeLedger.of(facts, {"other": Allotment(total=Share(devices=tuple(held)))})
 
 
 @st.composite
@@ -81,11 +81,11 @@ def wishes(draw: st.DrawFn) -> DeviceWish:
 
 @given(ledger=ledgers(), wish=wishes(), mask=st.none() | st.integers(1, 15))
 def test_what_is_given_is_there_and_near(
-    ledger: Ledger, wish: DeviceWish, mask: int | None
+    ledger: NodeLedger, wish: DeviceWish, mask: int | None
 ) -> None:
     """Within the mask, healthy, free, each once, with a virtual function that nobody holds."""
     given = allot_devices(ledger, wish, mask=mask)
-    if isinstance(given, Refusal):
+    if isinstance(given, PlacementRefusal):
         return
     free = {(device.place.type, device.place.minor): device for device in ledger.free_devices}
     assert len({(device.type, device.minor) for device in given}) == len(given)
@@ -105,7 +105,9 @@ def test_what_is_given_is_there_and_near(
 
 
 @given(ledger=ledgers(), wish=wishes())
-def test_hints_name_the_masks_on_which_devices_can_be_had(ledger: Ledger, wish: DeviceWish) -> None:
+def test_hints_name_the_masks_on_which_devices_can_be_had(
+    ledger: NodeLedger, wish: DeviceWish
+) -> None:
     """No other ones; those with the GPUs that the pod would get anyway have the best score."""
     offer = offer_of(ledger, wish)
     numas = tuple(
@@ -115,14 +117,14 @@ def test_hints_name_the_masks_on_which_devices_can_be_had(ledger: Ledger, wish: 
     assert [(hint.mask, hint.score) for hint in offer.hints(given, preferred=True)] == [
         (mask, BEST_SCORE if gpus(found) == gpus(offer.best) else 0)
         for mask, found in given.items()
-        if not isinstance(found, Refusal)
+        if not isinstance(found, PlacementRefusal)
     ]
 
 
-def gpus(given: tuple[HeldDevice, ...] | Refusal) -> set[int]:
+def gpus(given: tuple[HeldDevice, ...] | PlacementRefusal) -> set[int]:
     """Return which GPUs are given."""
     return (
         set()
-        if isinstance(given, Refusal)
+        if isinstance(given, PlacementRefusal)
         else {device.minor for device in given if device.type == "gpu"}
     )

@@ -26,8 +26,8 @@ from numakube.topology.allotments import Allotment, HeldDevice, Share
 from numakube.values.numamask import masks_over
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.node_ledger import NodeLedger
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.koordinator.pod_wish import DeviceWish
 
 GIB = 1 << 30
@@ -53,10 +53,10 @@ def big() -> list[DevicePlace]:
     return gpus + [nic(minor, minor // 2, f"sw{minor}") for minor in range(4)]
 
 
-def ledger(places: list[DevicePlace], *held: HeldDevice) -> Ledger:
+def ledger(places: list[DevicePlace], *held: HeldDevice) -> NodeLedger:
     """Return a ledger of a node with these devices, some of which are held."""
     facts = NodeFacts(node="n", devices=tuple(places))
-    return Ledger.of(facts, {"other": Allotment(total=Share(devices=held))})
+    return NodeLedger.of(facts, {"other": Allotment(total=Share(devices=held))})
 
 
 def whole(*minors: int, kind: str = GPU) -> list[HeldDevice]:
@@ -75,9 +75,9 @@ def wish(requests: Mapping[str, Mapping[str, int]], **more: Any) -> DeviceWish:
     return DeviceWish(requests=requests, **more)
 
 
-def minors(given: tuple[HeldDevice, ...] | Refusal, kind: str = GPU) -> list[int]:
+def minors(given: tuple[HeldDevice, ...] | PlacementRefusal, kind: str = GPU) -> list[int]:
     """Return the minors of one type that were given."""
-    assert not isinstance(given, Refusal), given
+    assert not isinstance(given, PlacementRefusal), given
     return [device.minor for device in given if device.type == kind]
 
 
@@ -86,9 +86,9 @@ def allot(places: list[DevicePlace], wanted: DeviceWish, *held: HeldDevice) -> A
     return allot_devices(ledger(places, *held), wanted, mask=None)
 
 
-def refused(answer: object, why: Why) -> Refusal:
+def refused(answer: object, why: Why) -> PlacementRefusal:
     """Return the refusal that must have come."""
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, PlacementRefusal)
     assert answer.why is why
     return answer
 
@@ -273,7 +273,7 @@ def test_containers_with_a_type_each_are_paired_with_each_other() -> None:
     node = ledger([gpu(0, 0, "a"), nic(0, 0, "b")])
     first = allot_devices(node, wanted, mask=None, container="a")
     assert minors(first) == [0]
-    assert not isinstance(first, Refusal)
+    assert not isinstance(first, PlacementRefusal)
     second = allot_devices(node, wanted, mask=None, container="b", taken=first)
     assert refused(second, Why.CLOSENESS).detail == "same-root: rdma and gpu would be NODE"
 
@@ -305,7 +305,7 @@ def test_earlier_containers_of_the_pod_keep_what_they_took() -> None:
     wanted = wish({GPU: gpus(2)}, by_container={"a": {GPU: gpus(1)}, "b": {GPU: gpus(1)}})
     book = ledger([gpu(0, 0, "a"), gpu(1, 0, "a")])
     first = allot_devices(book, wanted, mask=0b1, container="a")
-    assert not isinstance(first, Refusal)
+    assert not isinstance(first, PlacementRefusal)
     second = allot_devices(book, wanted, mask=0b1, container="b", taken=first)
     assert sorted(minors(first) + minors(second)) == [0, 1]
     assert allot_devices(book, wanted, mask=0b1, container="c", taken=first) == ()
@@ -317,7 +317,7 @@ def test_a_node_that_publishes_no_devices_leaves_them_to_its_kubelet() -> None:
     assert offer_of(ledger([]), wish({GPU: gpus(1)})).types == ()
 
 
-def offered(node: Ledger, wanted: DeviceWish) -> list[tuple[int | None, int]]:
+def offered(node: NodeLedger, wanted: DeviceWish) -> list[tuple[int | None, int]]:
     """Return the NUMA nodes on which *wanted* is available, with their scores."""
     numas = {device.numa for device in node.facts.devices if device.numa is not None}
     masks = masks_over(tuple(sorted(numas)))

@@ -25,8 +25,8 @@ from numakube.api.nodes import Node
 from numakube.topology.allotments import Allotment, HeldDevice, Share
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.node_facts import GpuPartition, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.node_ledger import NodeLedger
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.koordinator.pod_wish import DeviceWish, PartitionWish
 from numakube_placement.koordinator.read_node import facts_of
 from numakube_placement.koordinator.read_pod import wish_of
@@ -47,15 +47,17 @@ TABLE = (
 )
 
 
-def node(*held: HeldDevice, honor: bool = True, table: tuple[GpuPartition, ...] = TABLE) -> Ledger:
+def node(
+    *held: HeldDevice, honor: bool = True, table: tuple[GpuPartition, ...] = TABLE
+) -> NodeLedger:
     """Return eight GPUs with a table of partitions, some of which are held."""
     facts = NodeFacts(node="n", devices=tuple(big()), gpu_partitions=table, honors_partitions=honor)
-    return Ledger.of(facts, {"other": Allotment(total=Share(devices=held))})
+    return NodeLedger.of(facts, {"other": Allotment(total=Share(devices=held))})
 
 
 def allot(
-    on: Ledger, count: int, mask: int | None = None, **more: Any
-) -> tuple[HeldDevice, ...] | Refusal:
+    on: NodeLedger, count: int, mask: int | None = None, **more: Any
+) -> tuple[HeldDevice, ...] | PlacementRefusal:
     """Allot whole GPUs."""
     return allot_devices(on, wish({GPU: gpus(count)}, **more), mask=mask)
 

@@ -17,8 +17,8 @@ from numakube.kubelet.machine import Device, Machine
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube_placement.koordinator.device_choice import allot_devices
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
-from numakube_placement.koordinator.placement_rule import Refusal, Why
+from numakube_placement.koordinator.node_ledger import NodeLedger
+from numakube_placement.koordinator.placement_rule import PlacementRefusal, Why
 from numakube_placement.koordinator.pod_wish import DeviceWish
 
 SIZES = {GPU: {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}, RDMA: {RDMA_SHARE: 100}}
@@ -60,7 +60,7 @@ def test_no_other_choice_has_a_closer_worst_pair(name: str, data: st.DataObject)
     }
     wish = DeviceWish(requests=requests, joint=(GPU, RDMA), closeness=asked)
 
-    chosen = allot_devices(Ledger.of(facts, {}), wish, mask=None)
+    chosen = allot_devices(NodeLedger.of(facts, {}), wish, mask=None)
 
     def worst(*groups: Sequence[Device]) -> int:
         found = pairing(machine.tree, [tuple(device.pci for device in some) for some in groups])
@@ -70,10 +70,10 @@ def test_no_other_choice_has_a_closer_worst_pair(name: str, data: st.DataObject)
     choices = (combinations(some, count) for some, count in zip(left, counts, strict=True))
     best = min(worst(*choice) for choice in product(*choices))
     if asked is not None and best > WITHIN[asked]:
-        assert isinstance(chosen, Refusal)
+        assert isinstance(chosen, PlacementRefusal)
         assert chosen.why is Why.CLOSENESS
         return
-    assert not isinstance(chosen, Refusal), chosen
+    assert not isinstance(chosen, PlacementRefusal), chosen
     groups = [
         [some[device.minor] for device in chosen if device.type == kind]
         for kind, some in zip((GPU, RDMA), left, strict=True)

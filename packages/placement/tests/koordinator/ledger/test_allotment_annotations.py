@@ -18,7 +18,7 @@ from numakube.values.cpuset import CpuMask
 from numakube_placement.koordinator.allotments import allotment_of, annotations_for
 from numakube_placement.koordinator.annotation_values import Arbiter, BindPolicy
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.placement_rule import Rule
+from numakube_placement.koordinator.placement_rule import PlacementRule
 from numakube_placement.koordinator.pod_wish import PodWish
 
 STATUS = "scheduling.koordinator.sh/resource-status"
@@ -27,7 +27,7 @@ ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 OBSERVED = "kai.scheduler/numa-placement-observed"
 PREDICTED = "kai.scheduler/numa-placement-predicted"
 
-FULL = Rule(arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS)
+FULL = PlacementRule(arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS)
 FACTS = NodeFacts(
     node="n1",
     devices=(
@@ -47,7 +47,7 @@ def pod(annotations: dict[str, Any]) -> Pod:
 
 
 def written(
-    allotment: Allotment, rule: Rule = FULL, annotations: dict[str, Any] | None = None
+    allotment: Allotment, rule: PlacementRule = FULL, annotations: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return what is written for *allotment*, as what the JSON says."""
     texts = annotations_for(pod(annotations or {}), PodWish(), rule, allotment, FACTS)
@@ -68,7 +68,7 @@ def test_what_is_written_reads_back_the_same(
     allotment: Allotment, bind: BindPolicy, required: bool
 ) -> None:
     """A scheduler that starts finds who holds what."""
-    rule = Rule(arbiter=Arbiter.SCHEDULER, bind=bind, bind_required=required)
+    rule = PlacementRule(arbiter=Arbiter.SCHEDULER, bind=bind, bind_required=required)
     spec = {"preferredCPUExclusivePolicy": allotment.cpu_exclusive.value or "None"}
     before = pod({SPEC: spec})
     texts = annotations_for(before, PodWish(), rule, allotment, FACTS)
@@ -185,7 +185,9 @@ def test_the_way_of_binding_is_written_back_where_the_pod_left_it_open(
     given_spec: Any, required: bool, told: dict[str, Any] | None
 ) -> None:
     """Fields of others stay."""
-    rule = Rule(arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS, bind_required=required)
+    rule = PlacementRule(
+        arbiter=Arbiter.SCHEDULER, bind=BindPolicy.FULL_PCPUS, bind_required=required
+    )
     before = {} if given_spec is None else {SPEC: given_spec}
     assert written(Allotment(total=Share(cpus=CpuMask(3))), rule, before).get(SPEC) == told
 

@@ -13,8 +13,8 @@ from numakube.values.topology_policy import TopologyPolicy
 from numakube_placement.koordinator.annotation_values import Exclusive
 from numakube_placement.koordinator.node_ledger import NumaStatus
 from numakube_placement.koordinator.numa_search import (
-    Hint,
-    Surroundings,
+    MergeContext,
+    NumaHint,
     decide,
     mask_text,
     merge,
@@ -28,20 +28,20 @@ BEST_EFFORT, RESTRICTED, SINGLE = (
     TopologyPolicy.RESTRICTED,
     TopologyPolicy.SINGLE_NUMA_NODE,
 )
-FOUR = Surroundings(zones=0b1111)
-TWO = Surroundings(zones=0b11)
+FOUR = MergeContext(zones=0b1111)
+TWO = MergeContext(zones=0b11)
 
 
-def hints(text: str) -> list[Hint]:
+def hints(text: str) -> list[NumaHint]:
     """Write hints as in ``01p40 11n``; ``nil`` has no mask, p is preferred, n is not."""
     words = re.findall(r"(nil|[01]+)([pn])(\d*)", text)
     return [
-        Hint(None if mask == "nil" else int(mask, 2), kind == "p", int(score or 0))
+        NumaHint(None if mask == "nil" else int(mask, 2), kind == "p", int(score or 0))
         for mask, kind, score in words
     ]
 
 
-def named(*texts: str) -> dict[str, list[Hint]]:
+def named(*texts: str) -> dict[str, list[NumaHint]]:
     """Return lists of hints as of resources r1, r2 and so on."""
     return {f"r{number}": hints(text) for number, text in enumerate(texts, 1)}
 
@@ -100,11 +100,11 @@ def test_worked_merge_a_devices_outweigh_how_full_nodes_are() -> None:
 
 def test_worked_merge_b_exclusive_placement_moves_to_the_other_node() -> None:
     """Where others span nodes a single node is no place; if they are everywhere, none is."""
-    first = Surroundings(
+    first = MergeContext(
         zones=0b11, neighbours=Neighbours(shared=0b01), exclusive=Exclusive.REQUIRED
     )
     assert decide(SINGLE, named(*A), first).mask == 0b10
-    both = Surroundings(
+    both = MergeContext(
         zones=0b11, neighbours=Neighbours(shared=0b11), exclusive=Exclusive.REQUIRED
     )
     assert not decide(SINGLE, named(*A), both).admitted
@@ -133,7 +133,7 @@ def test_worked_merge_d_fewest_nodes_then_score_then_lowest_ids() -> None:
 
 def test_preferred_exclusivity_puts_crowded_nodes_last_but_takes_them() -> None:
     """A crowded node scores nothing."""
-    around = Surroundings(
+    around = MergeContext(
         zones=0b11, neighbours=Neighbours(shared=0b10), exclusive=Exclusive.PREFERRED
     )
     assert decide(SINGLE, named("01p40 10p70"), around).mask == 0b01
@@ -142,7 +142,7 @@ def test_preferred_exclusivity_puts_crowded_nodes_last_but_takes_them() -> None:
 
 def test_best_effort_takes_a_crowded_node_only_if_there_is_no_other() -> None:
     """Even a wider set comes first."""
-    around = Surroundings(
+    around = MergeContext(
         zones=0b111, neighbours=Neighbours(shared=0b001), exclusive=Exclusive.REQUIRED
     )
     assert decide(BEST_EFFORT, named("001p 110n"), around).mask == 0b110
@@ -184,7 +184,7 @@ def test_masks_print_in_pairs_of_digits(mask: int | None, text: str) -> None:
 
 def test_long_lists_of_masks_are_cut() -> None:
     """Eight NUMA nodes have 255 sets; nobody reads them in an event."""
-    many = [Hint(mask, preferred=False) for mask in range(1, 100)]
+    many = [NumaHint(mask, preferred=False) for mask in range(1, 100)]
     text = summary({"cpu": many}, separator=",")
     assert text.startswith("cpu prefer [] among [01 10 11 0100")
     assert text.endswith("and 91 more]")
@@ -193,7 +193,7 @@ def test_long_lists_of_masks_are_cut() -> None:
 masks = st.integers(1, 0b111)
 lists_of_hints = st.lists(
     st.dictionaries(masks, st.tuples(st.booleans(), st.integers(0, 5)), max_size=7).map(
-        lambda by_mask: [Hint(mask, *rest) for mask, rest in sorted(by_mask.items())]
+        lambda by_mask: [NumaHint(mask, *rest) for mask, rest in sorted(by_mask.items())]
     ),
     min_size=1,
     max_size=3,
@@ -202,11 +202,11 @@ lists_of_hints = st.lists(
 
 @given(lists=lists_of_hints, shared=masks, single=masks, exclusive=st.sampled_from(Exclusive))
 def test_the_merge_equals_walking_through_all_combinations(
-    lists: list[list[Hint]], shared: int, single: int, exclusive: Exclusive
+    lists: list[list[NumaHint]], shared: int, single: int, exclusive: Exclusive
 ) -> None:
     """Koordinator walks; a set wins there only if all members of a combination are that set."""
     neighbours = Neighbours(single & ~shared, shared)
-    around = Surroundings(zones=0b111, neighbours=neighbours, exclusive=exclusive)
+    around = MergeContext(zones=0b111, neighbours=neighbours, exclusive=exclusive)
     best = max(
         (
             (

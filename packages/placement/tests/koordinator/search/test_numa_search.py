@@ -13,10 +13,10 @@ from numakube.values.numamask import mask_of, masks_of_size, masks_over, nodes_o
 from numakube.values.topology_policy import TopologyPolicy
 from numakube_placement.koordinator.annotation_values import Exclusive
 from numakube_placement.koordinator.node_facts import DevicePlace, NodeFacts
-from numakube_placement.koordinator.node_ledger import Ledger
+from numakube_placement.koordinator.node_ledger import NodeLedger
 from numakube_placement.koordinator.numa_search import DeviceOffer, Search
 from numakube_placement.koordinator.numa_supply import Neighbours, Remaining, Supply, demand_of_pod
-from numakube_placement.koordinator.placement_rule import Refusal
+from numakube_placement.koordinator.placement_rule import PlacementRefusal
 from numakube_placement.koordinator.pod_wish import DeviceWish, PodWish
 
 GPU = {"koordinator.sh/gpu-core": 100, "koordinator.sh/gpu-memory-ratio": 100}
@@ -24,7 +24,7 @@ RESOURCES = ("cpu", "memory", "vendor.example/x")
 
 
 @st.composite
-def ledgers(draw: st.DrawFn) -> Ledger:
+def ledgers(draw: st.DrawFn) -> NodeLedger:
     """Draw up to five NUMA nodes with little left on each, and who is there."""
     ids = draw(st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True))
     left = st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 6))
@@ -37,7 +37,7 @@ def ledgers(draw: st.DrawFn) -> Ledger:
     others: dict[str, Allotment] = {
         str(at): unbound(mask, memory=0) for at, mask in enumerate(holders)
     }
-    return Ledger.of(facts, others)
+    return NodeLedger.of(facts, others)
 
 
 def amounts() -> st.SearchStrategy[dict[str, int]]:
@@ -52,8 +52,8 @@ def devices(count: int) -> DeviceWish | None:
 
 
 def search(
-    ledger: Ledger, wish: PodWish, policy: TopologyPolicy, exclusive: Exclusive
-) -> tuple[int | Refusal, Supply, DeviceOffer]:
+    ledger: NodeLedger, wish: PodWish, policy: TopologyPolicy, exclusive: Exclusive
+) -> tuple[int | PlacementRefusal, Supply, DeviceOffer]:
     """Return what the search finds, and what it looked at."""
     demand = demand_of_pod(wish, rule(policy, exclusive=exclusive), ledger.capacity)
     supply = Supply(ledger.capacity, Remaining(ledger=ledger), demand)
@@ -81,14 +81,18 @@ def fits(supply: Supply, mask: int) -> bool:
     exclusive=st.sampled_from(Exclusive),
 )
 def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
-    ledger: Ledger, asked: dict[str, int], gpus: int, policy: TopologyPolicy, exclusive: Exclusive
+    ledger: NodeLedger,
+    asked: dict[str, int],
+    gpus: int,
+    policy: TopologyPolicy,
+    exclusive: Exclusive,
 ) -> None:
     """Against a look at all sets one by one."""
     wish = PodWish(requests=asked, devices=devices(gpus))
     found, supply, offer = search(ledger, wish, policy, exclusive)
     assume(supply.demand.amounts or offer.types)
     masks = masks_over(ledger.capacity.zone_ids)
-    given = [mask for mask in masks if not isinstance(offer.on(mask), Refusal)]
+    given = [mask for mask in masks if not isinstance(offer.on(mask), PlacementRefusal)]
     aligned = [mask for mask in given if fits(supply, mask)]
     neighbours = Neighbours.of(ledger.numa_status)
     allowed = [mask for mask in aligned if neighbours.allow(mask, exclusive)]
@@ -98,8 +102,8 @@ def test_no_set_is_missed_and_none_is_wider_than_it_must_be(
     if policy is TopologyPolicy.SINGLE_NUMA_NODE:
         allowed = [mask for mask in allowed if mask.bit_count() == 1]
     best = min((mask.bit_count() for mask in allowed), default=None)
-    if isinstance(found, Refusal):
-        enough = not isinstance(offer.best, Refusal) and supply.short_of is None
+    if isinstance(found, PlacementRefusal):
+        enough = not isinstance(offer.best, PlacementRefusal) and supply.short_of is None
         assert best is None
         assert policy is not TopologyPolicy.BEST_EFFORT or not enough
     elif best is None:
@@ -115,13 +119,13 @@ class TestManyNumaNodes:
 
     ZONES = 48
 
-    def node(self, *held: Allotment) -> Ledger:
+    def node(self, *held: Allotment) -> NodeLedger:
         """Return a node whose NUMA nodes have 1, 2, 3, ... CPUs."""
         zones = {zone: {"cpu": 1000 * (zone + 1), "memory": 100} for zone in range(self.ZONES)}
         others = {str(at): one for at, one in enumerate(held)}
-        return Ledger.of(NodeFacts(node="n", zones=zones), others)
+        return NodeLedger.of(NodeFacts(node="n", zones=zones), others)
 
-    def found(self, ledger: Ledger, cpus: int, exclusive: Exclusive = Exclusive.NO) -> int:
+    def found(self, ledger: NodeLedger, cpus: int, exclusive: Exclusive = Exclusive.NO) -> int:
         """Return where a pod with *cpus* goes under Restricted."""
         wish = PodWish(requests={"cpu": cpus * 1000})
         found, _, _ = search(ledger, wish, TopologyPolicy.RESTRICTED, exclusive)
@@ -148,7 +152,7 @@ class TestManyNumaNodes:
         """A refusal takes no longer than an answer."""
         wish = PodWish(requests={"cpu": 900_000})
         refusal, _, _ = search(self.node(), wish, TopologyPolicy.SINGLE_NUMA_NODE, Exclusive.NO)
-        assert isinstance(refusal, Refusal)
+        assert isinstance(refusal, PlacementRefusal)
         assert refusal.detail.startswith("cpu prefer [1111")
 
 
@@ -161,7 +165,7 @@ def test_sets_that_are_too_small_are_skipped(
 ) -> None:
     """The richest nodes tell how many it takes at least."""
     zones = {zone: {"x": left} for zone, left in enumerate(available)}
-    ledger = Ledger.of(NodeFacts(node="n", zones=zones), {})
+    ledger = NodeLedger.of(NodeFacts(node="n", zones=zones), {})
     demand = demand_of_pod(PodWish(requests={"x": amount}), rule(), ledger.capacity)
     supply = Supply(ledger.capacity, Remaining(ledger=ledger), demand)
     assert supply.fewest == {"x": fewest}

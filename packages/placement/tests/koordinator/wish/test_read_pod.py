@@ -24,7 +24,7 @@ from packages.placement.tests.koordinator.wishing import (
     wished,
 )
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.topology.allotments import CpuExclusive
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 from numakube_placement.koordinator.annotation_values import BindPolicy, Exclusive, Strategy
@@ -324,9 +324,9 @@ def test_containers_come_in_order_of_start_with_their_roles() -> None:
         ),
     )
     assert [(one.name, one.role) for one in wish.containers] == [
-        ("setup", Role.INIT),
-        ("log", Role.SIDECAR),
-        ("main", Role.APP),
+        ("setup", ContainerRole.INIT),
+        ("log", ContainerRole.SIDECAR),
+        ("main", ContainerRole.APP),
     ]
     assert wish.requests["cpu"] == 3000
 

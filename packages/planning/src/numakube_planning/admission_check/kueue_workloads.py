@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from numakube.api.fit_question import HOLD
-from numakube.api.fit_question import PodSet as AskedPods
+from numakube.api.fit_question import AskedPodSet as AskedPods
 from numakube.api.kueue import (
     GROUP,
     PENDING,
@@ -25,8 +25,8 @@ from numakube.api.kueue import (
     RETRY,
     VERSIONS,
     AdmissionCheck,
+    QueuedWorkload,
     ResourceFlavor,
-    Workload,
 )
 from numakube.api.pod import Pod
 from numakube.api.workloads import PriorityClass
@@ -64,7 +64,7 @@ def _kind(plural: str, type_: type[_T], *, namespaced: bool = False) -> Resource
     )
 
 
-WORKLOADS: Final = _kind("workloads", Workload, namespaced=True)
+WORKLOADS: Final = _kind("workloads", QueuedWorkload, namespaced=True)
 CHECKS: Final = _kind("admissionchecks", AdmissionCheck)
 FLAVORS: Final = _kind("resourceflavors", ResourceFlavor)
 
@@ -96,7 +96,7 @@ class KueueWorkloads:
         self._workloads = _reflector(client, WORKLOADS)
         self._checks = _reflector(client, CHECKS)
         self._flavors = _reflector(client, FLAVORS)
-        self._known: dict[str, Workload] = {}
+        self._known: dict[str, QueuedWorkload] = {}
         self._classes = Reflector(client, PRIORITY_CLASSES.decoded_as(PriorityClass))
 
     def reflectors(self) -> list[Reflector[Any]]:
@@ -130,7 +130,7 @@ class KueueWorkloads:
         else:
             await self._write(workload, PENDING, reason)
 
-    def _ours(self, workload: Workload) -> list[tuple[int, CheckState]]:
+    def _ours(self, workload: QueuedWorkload) -> list[tuple[int, CheckState]]:
         checks = self._checks.store
         return [
             (position, entry)
@@ -139,7 +139,7 @@ class KueueWorkloads:
             and check.spec.controller_name == CONTROLLER
         ]
 
-    def _work_of(self, workload: Workload) -> Work | None:
+    def _work_of(self, workload: QueuedWorkload) -> Work | None:
         """Return the work if Kueue waits for our answer, or room has to be kept."""
         ours = [entry for _, entry in self._ours(workload)]
         if not ours or not has_quota(workload) or any(state.state == RETRY for state in ours):
@@ -160,7 +160,7 @@ class KueueWorkloads:
             seconds=seconds,
         )
 
-    def _pods_of(self, workload: Workload) -> Iterable[AskedPods]:
+    def _pods_of(self, workload: QueuedWorkload) -> Iterable[AskedPods]:
         admission = workload.status.admission
         given = admission.pod_set_assignments if admission is not None else ()
         by_name = {assignment.name: assignment for assignment in given}
@@ -173,7 +173,7 @@ class KueueWorkloads:
             if (pods.count if count is None else count) > 0:
                 yield AskedPods(pod=pod, count=pods.count if count is None else count)
 
-    def _has_lost_patience(self, workload: Workload) -> bool:
+    def _has_lost_patience(self, workload: QueuedWorkload) -> bool:
         quota, patience = workload.condition("QuotaReserved"), self._times.patience
         times = [entry.last_transition_time for _, entry in self._ours(workload)]
         times.append(quota.last_transition_time if quota is not None else None)
@@ -182,7 +182,7 @@ class KueueWorkloads:
     def _age(self, time: str | None) -> float:
         return (self._client.clock.now() - parse_time(time)).total_seconds() if time else 0.0
 
-    async def _write(self, workload: Workload, state: str, message: str) -> None:
+    async def _write(self, workload: QueuedWorkload, state: str, message: str) -> None:
         """Set our entries; a workload that has changed meanwhile is looked at again instead."""
         meta, now = workload.metadata, format_time(self._client.clock.now())
         version = {
@@ -213,7 +213,7 @@ class KueueWorkloads:
         _log.info("workload_checked", workload=meta.key, state=state, message=message)
 
     def _entry(
-        self, workload: Workload, entry: CheckState, state: str, message: str, now: str
+        self, workload: QueuedWorkload, entry: CheckState, state: str, message: str, now: str
     ) -> dict[str, Any]:
         since = entry.last_transition_time if entry.state == state else now
         tree: dict[str, Any] = {
@@ -250,7 +250,7 @@ class KueueWorkloads:
         await self._client.patch(resource, check.metadata.name, change, subresource="status")
 
 
-def has_quota(workload: Workload) -> bool:
+def has_quota(workload: QueuedWorkload) -> bool:
     """Tell whether Kueue waits for checks of *workload*, or has let it start."""
     return (
         workload.spec.active
@@ -260,13 +260,13 @@ def has_quota(workload: Workload) -> bool:
     )
 
 
-def hold_value(workload: Workload, pods: PodSet) -> str:
+def hold_value(workload: QueuedWorkload, pods: PodSet) -> str:
     """Return the annotation by which *pods* take their places."""
     return f"{workload.metadata.uid}/{pods.name}"
 
 
 def pod_of(
-    workload: Workload,
+    workload: QueuedWorkload,
     pods: PodSet,
     assigned: PodSetAssignment | None,
     flavors: Mapping[str, ResourceFlavor],

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.http_serving import Listen
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
-    from numakube_planning.admission_check.waiting_work import Source, Work
+    from numakube_planning.admission_check.waiting_work import Work, WorkSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +177,9 @@ class AdmissionCheckProcess:
             complaint="cannot_ask",
         )
 
-    def _make_sources(self) -> list[Source]:
+    def _make_sources(self) -> list[WorkSource]:
         settings = self._settings
-        found: list[Source] = []
+        found: list[WorkSource] = []
         if settings.kueue:
             times = Times(hold=settings.hold, patience=settings.patience, requeue=settings.requeue)
             found.append(KueueWorkloads(self._client, times))
@@ -219,7 +219,7 @@ class AdmissionCheckProcess:
         Raises:
             NumakubeError: the scheduler or the API server does not answer.
         """
-        source_of: dict[str, Source] = {}
+        source_of: dict[str, WorkSource] = {}
         work: dict[str, Work] = {}
         for source in self._sources:
             found = await source.work()
@@ -233,7 +233,7 @@ class AdmissionCheckProcess:
         for one in next_to_ask(work.values(), self._asked, MOST_AT_ONCE):
             await self._ask(one, source_of[one.hold])
 
-    async def _ask(self, work: Work, source: Source) -> None:
+    async def _ask(self, work: Work, source: WorkSource) -> None:
         reason = await self._asker.reason_against(work)
         self._asked[work.hold] = self._client.clock.monotonic()
         self._metrics.answers.labels(source.name, "refused" if reason else "fits").inc()

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 
 from numakube.api.codec import decode, encode
-from numakube.api.fit_question import HOLD, PATH, Fit, FitQuestion, Hold, PodSet
+from numakube.api.fit_question import HOLD, PATH, AskedPodSet, Fit, FitQuestion, Hold
 from numakube.apps.debug_client import reach_schedulers
 from numakube.errors import BadRequest, ConfigError, Conflict, Invalid, NotFound, NumakubeError
 from numakube.kube.catalog import PODS
@@ -56,7 +56,7 @@ class Work:
     """
 
     hold: str
-    pods: tuple[PodSet, ...]
+    pods: tuple[AskedPodSet, ...]
     gang: bool = False
     priority: int = 0
     since: str = ""
@@ -64,7 +64,7 @@ class Work:
     seconds: float
 
 
-class Source(Protocol):
+class WorkSource(Protocol):
     """Where work comes from, and who is told what becomes of it.
 
     Attributes:
@@ -245,7 +245,7 @@ class GatedPods:
     def _work_of(self, hold: str, pods: list[Pod]) -> Work:
         return Work(
             hold=hold,
-            pods=tuple(PodSet(pod=as_asked(one)) for one in pods),
+            pods=tuple(AskedPodSet(pod=as_asked(one)) for one in pods),
             gang=len(pods) > 1 or gang_key(PodInfo(pods[0])) is not None,
             priority=max(one.spec.priority or 0 for one in pods),
             since=min(one.metadata.creation_timestamp or "" for one in pods),

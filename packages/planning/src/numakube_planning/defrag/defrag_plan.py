@@ -52,7 +52,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MoveStep:
     """The moves that open room on a node, in their order."""
 
     node: str
@@ -60,7 +60,7 @@ class Step:
 
 
 @dataclass(slots=True)
-class Plan:
+class MovePlan:
     """How room is made.
 
     Attributes:
@@ -77,7 +77,7 @@ class Plan:
 
     wanted: int
     nodes: list[str] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[MoveStep] = field(default_factory=list)
     why_not: str = ""
     is_hopeless: bool = False
     takers: list[str] = field(default_factory=list)
@@ -95,16 +95,16 @@ class Plan:
         """The first move."""
         return self.steps[0].moves[0]
 
-    def after_next(self) -> Plan:
+    def after_next(self) -> MovePlan:
         """Return what is left of the plan after its first move."""
         first, *later = self.steps
-        begun = [Step(first.node, first.moves[1:])] if len(first.moves) > 1 else []
+        begun = [MoveStep(first.node, first.moves[1:])] if len(first.moves) > 1 else []
         return replace(self, steps=[*begun, *later])
 
 
 def on_known_zones(
-    facts: ClusterFacts, pods: Iterable[Pod], make: Callable[[ClusterFacts], Plan]
-) -> Plan:
+    facts: ClusterFacts, pods: Iterable[Pod], make: Callable[[ClusterFacts], MovePlan]
+) -> MovePlan:
     """Return the plan that *make* makes for *pods* without nodes of unknown zones.
 
     They are cordoned during each move, so that the scheduler sends no pod to where nobody can say
@@ -141,7 +141,7 @@ class PlanCosts:
     seconds: float
 
 
-def costs_of(plan: Plan, facts: ClusterFacts) -> PlanCosts:
+def costs_of(plan: MovePlan, facts: ClusterFacts) -> PlanCosts:
     """Return what *plan*, made for *facts*, costs."""
     pods = {one.metadata.key: one for one in facts.pods}
     moved = [pods[move.pod] for step in plan.steps for move in step.moves if move.pod in pods]

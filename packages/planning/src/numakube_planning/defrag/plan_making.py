@@ -35,7 +35,7 @@ from numakube.scheduling.plugins.gang_scheduling import domains_of
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, MILLI_PER_CPU, add_amounts, is_memory
-from numakube_planning.defrag.defrag_plan import MovablePods, Move, Plan, Step, may_move
+from numakube_planning.defrag.defrag_plan import MovablePods, Move, MovePlan, MoveStep, may_move
 from numakube_planning.defrag.room_search import RoomSearch
 from numakube_planning.defrag.what_if_cluster import WantedPods, WhatIfCluster, again
 
@@ -54,7 +54,7 @@ _LARGER: Final = frozenset({"evict"})
 """Kinds of changes that cost more than a move: the pods that go are lost."""
 
 
-def plan_moves(engine: Engine, pods: Iterable[Pod], *, waiting: Iterable[Pod] = ()) -> Plan:
+def plan_moves(engine: Engine, pods: Iterable[Pod], *, waiting: Iterable[Pod] = ()) -> MovePlan:
     """Return how *pods* can be made to fit, all at the same time; *engine* has the moves then.
 
     Pods that are *waiting* for a node already are told if they could take the room.
@@ -70,7 +70,7 @@ def plan_moves(engine: Engine, pods: Iterable[Pod], *, waiting: Iterable[Pod] = 
     return plan
 
 
-def plan_for_waiting(engine: Engine, pods: Sequence[Pod]) -> Plan:
+def plan_for_waiting(engine: Engine, pods: Sequence[Pod]) -> MovePlan:
     """Return how those of *pods* that have no node can be made to fit, all of one gang or alone.
 
     Those that have one are among the pods of the plan. A gang that is to stay within one topology
@@ -78,7 +78,7 @@ def plan_for_waiting(engine: Engine, pods: Sequence[Pod]) -> Plan:
     """
     what_if = WhatIfCluster(engine)
     waiting = [Subject(one).unbound() for one in pods if not one.spec.node_name]
-    best = Plan(len(pods))
+    best = MovePlan(len(pods))
     for number, selector in enumerate(_domains(engine, pods)):
         wanted = [_within(one, selector) for one in waiting]
         plan = _planned(what_if, wanted)
@@ -99,8 +99,8 @@ def gang_members(pods: Iterable[Pod], namespace: str, group: str) -> list[Pod]:
     ]
 
 
-def _planned(what_if: WhatIfCluster, pods: Sequence[Pod]) -> Plan:
-    search, plan, wanted = RoomSearch(what_if), Plan(len(pods)), WantedPods(what_if, pods)
+def _planned(what_if: WhatIfCluster, pods: Sequence[Pod]) -> MovePlan:
+    search, plan, wanted = RoomSearch(what_if), MovePlan(len(pods)), WantedPods(what_if, pods)
     while wanted.next is not None:
         step = search.open_room(wanted)
         if step is None:
@@ -112,7 +112,7 @@ def _planned(what_if: WhatIfCluster, pods: Sequence[Pod]) -> Plan:
     return plan
 
 
-def _rank(plan: Plan) -> tuple[int, int]:
+def _rank(plan: MovePlan) -> tuple[int, int]:
     return -len(plan.nodes), plan.moves
 
 
@@ -154,12 +154,12 @@ def with_moves(found: Explanation, engine: Engine, subject: Subject) -> Explanat
 _MOST_CORDONED: Final = 3
 
 
-def plan_alignment(facts: ClusterFacts, engine: Engine, pod: Pod) -> Plan:
+def plan_alignment(facts: ClusterFacts, engine: Engine, pod: Pod) -> MovePlan:
     """Return how *pod*, which has its node, comes to be aligned; *engine* has the move then."""
     # An audit explains pods, for which it brings much along; the rebalancer never asks for one.
     from numakube_planning.audit import audit
 
-    plan, found = Plan(1, aligns=pod.metadata.key), audit(facts, [pod])
+    plan, found = MovePlan(1, aligns=pod.metadata.key), audit(facts, [pod])
     if found.unknown:
         plan.why_not = found.unknown[0].why
     elif not found.misaligned:
@@ -169,7 +169,7 @@ def plan_alignment(facts: ClusterFacts, engine: Engine, pod: Pod) -> Plan:
         plan.why_not = _stays(engine, info) or ("" if better else "no node would align it now")
         move = _move(WhatIfCluster(engine), info, better) if not plan.why_not else None
         if move is not None:
-            plan.nodes, plan.steps = [move.to_node], [Step(move.from_node, (move,))]
+            plan.nodes, plan.steps = [move.to_node], [MoveStep(move.from_node, (move,))]
         else:
             plan.why_not = plan.why_not or "the scheduler would not place it where it is aligned"
     return plan
@@ -214,7 +214,7 @@ _LEAST_GAIN: Final = 0.02
 _DEVICES_FIRST: Final = 1000.0
 
 
-def reduce_stranded(engine: Engine, *, most: int) -> Plan:
+def reduce_stranded(engine: Engine, *, most: int) -> MovePlan:
     """Return at most *most* moves after which less is stranded; *engine* has them in the end."""
     return _Reduction(engine).plan(most)
 
@@ -256,14 +256,14 @@ class _Reduction:
         self._least = _LEAST_GAIN / max(1, len(nodes))
         self._gains: dict[str, tuple[float, PodInfo | None]] = {}
 
-    def plan(self, most: int) -> Plan:
+    def plan(self, most: int) -> MovePlan:
         """Return the moves, the best first."""
-        plan = Plan(0, stranded=stranded_in(self._engine))
+        plan = MovePlan(0, stranded=stranded_in(self._engine))
         while plan.moves < most:
             move = self._best()
             if move is None:
                 break
-            plan.steps.append(Step(move.from_node, (move,)))
+            plan.steps.append(MoveStep(move.from_node, (move,)))
         plan.stranded_after = stranded_in(self._engine)
         return plan
 

@@ -35,7 +35,7 @@ from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, schedu
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy
-from numakube_planning.defrag.defrag_plan import MovablePods, Move, Step
+from numakube_planning.defrag.defrag_plan import MovablePods, Move, MoveStep
 from numakube_planning.defrag.what_if_cluster import WantedPods, again
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class RoomSearch:
         self._holders: dict[object, bool] = {}
         self._wanted = WantedPods(what_if, ())
 
-    def open_room(self, wanted: WantedPods) -> Step | None:
+    def open_room(self, wanted: WantedPods) -> MoveStep | None:
         """Carry out the fewest moves that let one more of *wanted* fit; ``None`` if none do."""
         pod = wanted.next
         if pod is None:
@@ -123,7 +123,7 @@ class RoomSearch:
     def _bench(self, pod: Pod) -> Bench:
         return Bench(self._engine, self._engine.runtime_for(pod.spec.scheduler_name), pod)
 
-    def _open(self, goal: _Goal, most: int, closed: frozenset[str]) -> Iterator[Step]:
+    def _open(self, goal: _Goal, most: int, closed: frozenset[str]) -> Iterator[MoveStep]:
         """Yield ways to reach *goal* by at most *most* moves, on a node not *closed*.
 
         Each is carried out while it is looked at, as are those of the methods below.
@@ -140,7 +140,7 @@ class RoomSearch:
                 if self._movable.within_budgets(self._what_if.left) and goal.is_reached(
                     node.name, moves
                 ):
-                    yield Step(node.name, moves)
+                    yield MoveStep(node.name, moves)
 
     def _candidates(self, goal: _Goal, most: int, closed: frozenset[str]) -> list[Leaving]:
         """Return pods that may open room by leaving, those first that cost and take least."""

@@ -23,7 +23,7 @@ from numakube.errors import ConfigError
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube_planning.defrag.defrag_plan import Plan, on_known_zones
+from numakube_planning.defrag.defrag_plan import MovePlan, on_known_zones
 from numakube_planning.defrag.plan_making import gang_members, plan_for_waiting, reduce_stranded
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ class Goal:
     """
 
     why: str
-    plan: Callable[[ClusterFacts, int], Plan]
+    plan: Callable[[ClusterFacts, int], MovePlan]
     about: Pod | None = None
 
 
 def chosen(
     facts: ClusterFacts, most: int, *, waiting: bool, stranded: bool
-) -> tuple[Goal, Plan] | None:
+) -> tuple[Goal, MovePlan] | None:
     """Return the first goal that at most *most* moves reach, and how; ``None`` if there is none."""
     goals = [*(_waiting(facts) if waiting else ())][:_MOST_TRIED]
     if stranded:
@@ -65,7 +65,7 @@ def chosen(
     return None
 
 
-def _less_stranded(facts: ClusterFacts, most: int) -> Plan:
+def _less_stranded(facts: ClusterFacts, most: int) -> MovePlan:
     return on_known_zones(facts, (), lambda known: reduce_stranded(engine_of(known), most=most))
 
 
@@ -92,8 +92,8 @@ def _is_refused(pod: Pod) -> bool:
     return refused and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
 
 
-def _for_pod(pod: Pod) -> Callable[[ClusterFacts, int], Plan]:
-    def plan(facts: ClusterFacts, most: int) -> Plan:
+def _for_pod(pod: Pod) -> Callable[[ClusterFacts, int], MovePlan]:
+    def plan(facts: ClusterFacts, most: int) -> MovePlan:
         del most
         now = facts.pod(pod.metadata.namespace, pod.metadata.name)
         return _planned(facts, [now] if now is not None else [])
@@ -101,20 +101,20 @@ def _for_pod(pod: Pod) -> Callable[[ClusterFacts, int], Plan]:
     return plan
 
 
-def _for_gang(namespace: str, name: str) -> Callable[[ClusterFacts, int], Plan]:
-    def plan(facts: ClusterFacts, most: int) -> Plan:
+def _for_gang(namespace: str, name: str) -> Callable[[ClusterFacts, int], MovePlan]:
+    def plan(facts: ClusterFacts, most: int) -> MovePlan:
         del most
         return _planned(facts, gang_members(facts.pods, namespace, name))
 
     return plan
 
 
-def _planned(facts: ClusterFacts, pods: list[Pod]) -> Plan:
+def _planned(facts: ClusterFacts, pods: list[Pod]) -> MovePlan:
     if not pods:
-        return Plan(0)
+        return MovePlan(0)
     name = pods[0].spec.scheduler_name
 
-    def make(known: ClusterFacts) -> Plan:
+    def make(known: ClusterFacts) -> MovePlan:
         return plan_for_waiting(engine_of(known, scheduler=name), pods)
 
     return on_known_zones(facts, pods, make)

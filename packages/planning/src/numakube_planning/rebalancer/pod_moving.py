@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
     from numakube.values.resources import Amounts
-    from numakube_planning.defrag.defrag_plan import Move, Plan
+    from numakube_planning.defrag.defrag_plan import Move, MovePlan
 
 CORDONED: Final = "numakube.dev/cordoned-for-move"
 """Annotation of nodes that a plan has cordoned: since when."""
@@ -303,7 +303,7 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
+class PlanFollower:
     """Carries out plans.
 
     Attributes:
@@ -315,9 +315,9 @@ class Follower:
 
     mover: Mover
     look: Callable[[], Awaitable[ClusterFacts]]
-    plan: Callable[[ClusterFacts, int], Plan]
+    plan: Callable[[ClusterFacts, int], MovePlan]
 
-    async def follow(self, plan: Plan, facts: ClusterFacts) -> str:
+    async def follow(self, plan: MovePlan, facts: ClusterFacts) -> str:
         """Carry out *plan*, made for *facts*; return why it was given up, or nothing.
 
         Raises:
@@ -335,7 +335,7 @@ class Follower:
                 plan = rest
         return ""
 
-    async def _planned_again(self, rest: Plan) -> tuple[ClusterFacts, Plan, str]:
+    async def _planned_again(self, rest: MovePlan) -> tuple[ClusterFacts, MovePlan, str]:
         """Return the cluster after a move, the plan for the rest, and why it is not as good."""
         clock = self.mover.client.clock
         end = clock.monotonic() + SETTLING_SECONDS
@@ -348,7 +348,7 @@ class Follower:
             await clock.sleep(_LOOK_AGAIN_SECONDS)
 
 
-def _worse(again: Plan, rest: Plan) -> str:
+def _worse(again: MovePlan, rest: MovePlan) -> str:
     """Return in which way *again* is worse than what was planned; empty if it is not."""
     if again.aligns and (again.steps or not again.nodes):
         return f"{again.aligns} is not aligned{f': {again.why_not}' if again.why_not else ''}"

@@ -44,7 +44,7 @@ from numakube.kube.leader_election import LeaderElection
 from numakube.kube.resource_types import ObjectKey
 from numakube_planning.annex import REBALANCER
 from numakube_planning.rebalancer.goals import HourlyBudget, Restraint, chosen, quiet_hours
-from numakube_planning.rebalancer.pod_moving import Follower, Mover
+from numakube_planning.rebalancer.pod_moving import Mover, PlanFollower
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
-    from numakube_planning.defrag.defrag_plan import Move, Plan
+    from numakube_planning.defrag.defrag_plan import Move, MovePlan
     from numakube_planning.rebalancer.goals import Goal
 
 
@@ -232,10 +232,10 @@ class RebalancerProcess:
         self._metrics.paused.set(self._restraint.is_paused(clock.monotonic()))
         return self._restraint.moves_allowed(clock.monotonic(), clock.now())
 
-    async def _follow(self, goal: Goal, plan: Plan, facts: ClusterFacts, mover: Mover) -> str:
+    async def _follow(self, goal: Goal, plan: MovePlan, facts: ClusterFacts, mover: Mover) -> str:
         _log.info("plan", moves=plan.moves, goal=goal.why)
         mover.arrived = lambda move, pod: self._moved(goal, move, pod)
-        follower = Follower(mover=mover, look=self._look, plan=goal.plan)
+        follower = PlanFollower(mover=mover, look=self._look, plan=goal.plan)
         departure = await follower.follow(plan, facts)
         if departure:
             self._metrics.departures.inc()
@@ -253,7 +253,7 @@ class RebalancerProcess:
         note = f"replaces {move.pod}, which left {move.from_node} so that {goal.why}"
         self.recorder.normal(reference_to(PODS, pod), "Moved", note)
 
-    def _tell_what_would_be(self, goal: Goal, plan: Plan, facts: ClusterFacts) -> None:
+    def _tell_what_would_be(self, goal: Goal, plan: MovePlan, facts: ClusterFacts) -> None:
         """Say of each pod where it would go, once."""
         pods = {one.metadata.key: one for one in facts.pods}
         told = {(move.pod, goal.why): move for step in plan.steps for move in step.moves}

@@ -42,7 +42,7 @@ from numakube.topology.exact_report import uid_hash
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import counted
 from numakube_planning.simulation.pod_owners import kind_of_owner
-from numakube_planning.simulation.workload import Arrival, OwnerKind, Workload
+from numakube_planning.simulation.workload import Arrival, ArrivingWork, OwnerKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -138,11 +138,11 @@ def cluster_of(
     return SimulatedCluster(nodes=nodes, running=tuple(running), objects=objects)
 
 
-def waiting_in(facts: ClusterFacts) -> Workload:
+def waiting_in(facts: ClusterFacts) -> ArrivingWork:
     """Return the pods of *facts* that have no node."""
     waiting = [pod for pod in facts.pods if not pod.spec.node_name and not has_ended(pod)]
     arrivals = (Arrival(at=0.0, pod=pod, owner=kind_of_owner(pod)) for pod in waiting)
-    return Workload(arrivals=tuple(arrivals))
+    return ArrivingWork(arrivals=tuple(arrivals))
 
 
 def _node(facts: ClusterFacts, name: str, subject: str, machine: Machine | None) -> NodeSetup:
@@ -291,8 +291,8 @@ def kubelet_words(texts: Sequence[str], *, flag: str = "--set") -> dict[str, str
 
 
 def changed(
-    cluster: SimulatedCluster, workload: Workload, changes: Changes
-) -> tuple[SimulatedCluster, Workload]:
+    cluster: SimulatedCluster, workload: ArrivingWork, changes: Changes
+) -> tuple[SimulatedCluster, ArrivingWork]:
     """Return *cluster* and *workload* with *changes*: pods that have to go arrive again.
 
     Raises:

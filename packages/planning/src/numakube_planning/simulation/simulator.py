@@ -6,7 +6,8 @@ One run: a cluster, a workload and an arm, from the first pod to the end.
 
 Pods arrive, are queued, decided upon and bound by the scheduler, and admitted or rejected by the
 kubelet of their node; owners replace what failed; pods end. A few delays, which are named in
-`Options`, stand for the API server and the network. Equal input gives an equal result, to the byte.
+`SimulatorOptions`, stand for the API server and the network. Equal input gives an equal result, to
+the byte.
 
 Many runs: every arm with every seed, on whatever executes them.
 
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from numakube_planning.simulation.run_measures import RunResult
     from numakube_planning.simulation.simulated_cluster import RunningPod, SimulatedCluster
     from numakube_planning.simulation.virtual_node import VirtualNode
-    from numakube_planning.simulation.workload import Arrival, Workload
+    from numakube_planning.simulation.workload import Arrival, ArrivingWork
 
 _STARTED: Final = "2026-01-01T00:00:00Z"
 """A start time says that the kubelet has acknowledged a pod; nothing reads which it is."""
@@ -55,7 +56,7 @@ _SUCCEEDED: Final = PodStatus(phase="Succeeded", start_time=_STARTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SimulatorOptions:
     """What a run assumes of everything that is not simulated; printed with every result.
 
     Attributes:
@@ -78,16 +79,16 @@ class Options:
     patience_seconds: float = 900.0
 
 
-DEFAULTS: Final = Options()
+DEFAULTS: Final = SimulatorOptions()
 
 
 def simulate(
     cluster: SimulatedCluster,
-    workload: Workload,
+    workload: ArrivingWork,
     arm: Arm,
     *,
     seed: int = 0,
-    options: Options = DEFAULTS,
+    options: SimulatorOptions = DEFAULTS,
 ) -> RunResult:
     """Let *workload* come to *cluster* as *arm* runs it; return what became of it.
 
@@ -100,7 +101,9 @@ def simulate(
 class Run:
     """The cluster while it runs."""
 
-    def __init__(self, cluster: SimulatedCluster, arm: Arm, seed: int, options: Options) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, arm: Arm, seed: int, options: SimulatorOptions
+    ) -> None:
         self._arm, self._seed, self._options = arm, seed, options
         self._timeline = Timeline()
         factory = NodeFactory(arm.kubelet)
@@ -124,7 +127,7 @@ class Run:
         self._reporting: set[str] = set()
         self._begin(cluster)
 
-    def play(self, workload: Workload) -> RunResult:
+    def play(self, workload: ArrivingWork) -> RunResult:
         """Let everything happen."""
         for arrival in workload.arrivals:
             self._timeline.after(arrival.at, partial(self._arrive, arrival))
@@ -390,10 +393,10 @@ class PlannedRun:
     """One arm with one seed."""
 
     cluster: SimulatedCluster
-    workload: Workload
+    workload: ArrivingWork
     arm: Arm
     seed: int
-    options: Options = DEFAULTS
+    options: SimulatorOptions = DEFAULTS
 
     @property
     def title(self) -> str:
@@ -430,8 +433,8 @@ copyreg.pickle(MappingProxyType, _packed)
 
 
 @lru_cache(maxsize=1)
-def _world(packed: bytes) -> tuple[SimulatedCluster, Workload]:
-    world: tuple[SimulatedCluster, Workload] = pickle.loads(packed)  # noqa: S301 - packed below
+def _world(packed: bytes) -> tuple[SimulatedCluster, ArrivingWork]:
+    world: tuple[SimulatedCluster, ArrivingWork] = pickle.loads(packed)  # noqa: S301 - packed below
     return world
 
 

@@ -36,7 +36,7 @@ from numakube.kubelet.machines.shape_text import parse
 from numakube.values.resources import CPU, MEMORY
 from numakube_planning.simulation.simulated_cluster import SimulatedCluster
 from numakube_planning.simulation.trace_rows import WHOLE_GPU, arrivals
-from numakube_planning.simulation.workload import Arrival, Workload
+from numakube_planning.simulation.workload import Arrival, ArrivingWork
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ class SharedGpus(StrEnum):
     """Nothing: the pod does not come."""
 
 
-class Nodes(StrEnum):
+class TraceNodes(StrEnum):
     """Which nodes of the trace there are."""
 
     GPU = "gpu"
@@ -116,7 +116,7 @@ class Promotion:
     memory_manager: str = "Static"
     helper_cpus: int = 0
     rdma_parts: int = 4
-    nodes: Nodes = Nodes.GPU
+    nodes: TraceNodes = TraceNodes.GPU
     every: int = 1
     order: Order = Order.INFLATION
     demand: float = 1.3
@@ -195,7 +195,7 @@ def trace_cluster(nodes: Sequence[TraceNode], rules: Promotion = DEFAULT) -> Sim
         machine = build(parse(shape))
         return machine, lab_configuration(machine, {"memory": rules.memory_manager})
 
-    chosen = [node for node in nodes if node.gpus or rules.nodes is Nodes.ALL][:: rules.every]
+    chosen = [node for node in nodes if node.gpus or rules.nodes is TraceNodes.ALL][:: rules.every]
     made = []
     for node in chosen:
         machine, config = machine_with_config(shape_of(node, rules.zones_of(node)))
@@ -243,7 +243,7 @@ def trace_workload(
     rules: Promotion = DEFAULT,
     *,
     seed: int = 0,
-) -> Workload:
+) -> ArrivingWork:
     """Return the pods of a trace as they come to *cluster*, each of a ReplicaSet of its own."""
     whole = list(promoted(pods, rules))
     make = _PodMaker(rules)
@@ -254,7 +254,7 @@ def trace_workload(
         rng = np.random.default_rng((seed, 1))
         drawn = arrivals(whole, rules.demand * gpus * WHOLE_GPU, rng)
         coming = [(number / rules.pods_per_second, None, pod) for number, pod in enumerate(drawn)]
-    return Workload(
+    return ArrivingWork(
         arrivals=tuple(
             Arrival(at=at, pod=make(f"{pod.name}-{number}", pod), seconds=seconds)
             for number, (at, seconds, pod) in enumerate(coming)

@@ -82,7 +82,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class ArrivingWork:
     """Everything that comes, in order of time.
 
     Attributes:
@@ -93,7 +93,7 @@ class Workload:
     notes: tuple[str, ...] = ()
 
 
-def typical_pods(workload: Workload) -> tuple[Mapping[str, object], ...]:
+def typical_pods(workload: ArrivingWork) -> tuple[Mapping[str, object], ...]:
     """Return the commonest pods, by CPUs and devices, as LeastFragmentation takes them.
 
     They make up 95 % of all that come.
@@ -119,7 +119,7 @@ def typical_pods(workload: Workload) -> tuple[Mapping[str, object], ...]:
     )
 
 
-def check_simulated(workload: Workload, volume_claims: Collection[str]) -> None:
+def check_simulated(workload: ArrivingWork, volume_claims: Collection[str]) -> None:
     """Refuse pods that would wait for ever for what no simulation makes.
 
     Args:
@@ -185,7 +185,7 @@ class Mix(Wire, frozen=True, forbid_unknown_fields=True):
     workloads: tuple[MixEntry, ...]
 
 
-def workload_of_mix(tree: Mapping[str, Any], subject: str, seed: int) -> Workload:
+def workload_of_mix(tree: Mapping[str, Any], subject: str, seed: int) -> ArrivingWork:
     """Return the workload that the mix in *tree*, read from *subject*, describes.
 
     Raises:
@@ -199,9 +199,9 @@ def workload_of_mix(tree: Mapping[str, Any], subject: str, seed: int) -> Workloa
         where = f"workloads[{number}] ({entry.name})"
         _check(entry, subject, where)
         rng = np.random.default_rng((seed, 3, number))
-        arrivals += _Drawing(entry, rng, subject, where).arrivals()
+        arrivals += _EntryDraw(entry, rng, subject, where).arrivals()
     arrivals.sort(key=lambda arrival: arrival.at)
-    return Workload(arrivals=tuple(arrivals))
+    return ArrivingWork(arrivals=tuple(arrivals))
 
 
 def _check(entry: MixEntry, subject: str, where: str) -> None:
@@ -212,7 +212,7 @@ def _check(entry: MixEntry, subject: str, where: str) -> None:
         raise MalformedObject(subject, "is required", path=f"{where}.requests")
 
 
-class _Drawing:
+class _EntryDraw:
     """Draws what one entry says."""
 
     def __init__(self, entry: MixEntry, rng: np.random.Generator, subject: str, where: str) -> None:

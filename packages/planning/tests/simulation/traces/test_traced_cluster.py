@@ -13,10 +13,10 @@ from numakube_planning.simulation.traced_cluster import (
     RDMA,
     CpuRounding,
     Guaranteed,
-    Nodes,
     Order,
     Promotion,
     SharedGpus,
+    TraceNodes,
     trace_cluster,
     trace_workload,
 )
@@ -46,7 +46,7 @@ def test_large_nodes_have_two_zones_with_half_of_everything() -> None:
 
 def test_nodes_can_be_all_or_some_and_know_their_model() -> None:
     """Nodes without GPUs can take part, and a part of the nodes can stand for all."""
-    every = trace_cluster(NODES, Promotion(nodes=Nodes.ALL, two_zones_from=33))
+    every = trace_cluster(NODES, Promotion(nodes=TraceNodes.ALL, two_zones_from=33))
     assert [len(node.machine.nodes) for node in every.nodes] == [2, 2, 1]
     assert every.nodes[0].labels == {MODEL: "G2"}
     assert [node.name for node in trace_cluster(NODES, Promotion(every=2)).nodes] == ["big"]

@@ -10,7 +10,7 @@ from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.kubelet_steps import stays_with_its_node
 from numakube.scheduling.preemption.victims import (
-    Victims,
+    ChosenVictims,
     budgets_of,
     by_importance,
     find_victims,
@@ -93,7 +93,7 @@ def _several(
         return made
 
     found = find_victims(PodInfo(first), shown, budgets, trial)
-    if not isinstance(found, Victims) or not 0 < len(found.pods) <= _MOST_VICTIMS:
+    if not isinstance(found, ChosenVictims) or not 0 < len(found.pods) <= _MOST_VICTIMS:
         return None
     return found.pods if bench.fits_without(node.name, found.pods) else None
 

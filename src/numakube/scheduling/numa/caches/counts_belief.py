@@ -14,7 +14,7 @@ import msgspec
 
 from numakube.api.nrt import attribute_value
 from numakube.api.pod_resources import GUARANTEED, is_sidecar
-from numakube.kubelet.pod_demand import DemandRules, Role, demand_of
+from numakube.kubelet.pod_demand import ContainerRole, DemandRules, demand_of
 from numakube.topology import nrt_names
 from numakube.topology.fingerprint import (
     BadPlacement,
@@ -111,7 +111,7 @@ def claim_on(pod: PodInfo, topology: NodeTopology) -> ZoneClaim:
     parts: dict[bool, list[Amounts]] = {True: [], False: []}
     for container in demand.containers:
         part = amounts(container.exclusive_cpus, container.memory or {}, container.limits)
-        parts[container.role is Role.INIT].append(part)
+        parts[container.role is ContainerRole.INIT].append(part)
     whole = amounts(demand.exclusive_cpus, demand.memory or {}, demand.limits)
     return ZoneClaim(whole, tuple(parts[False]), tuple(parts[True]))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.numa.native.node_batch import lowest
 from numakube.scheduling.numa.native.reference_alignment import MOST_SETS
 from numakube.scheduling.snapshot.zone_table import LARGEST_AMOUNT
@@ -388,12 +388,12 @@ class BatchRoom:
 
     def book(self, stage: Stage, place: Rows) -> None:
         """Take what *stage* wants out of the zones at *place*."""
-        if stage.role is not Role.INIT:
+        if stage.role is not ContainerRole.INIT:
             taken = {name: min(wanted, LARGEST_AMOUNT) for name, wanted in stage.want.parts}
             self._taken.append((taken, place))
         for name, wanted in stage.want.parts:
             spare = self._spare.get(name, 0)
-            if stage.role is not Role.INIT:
+            if stage.role is not ContainerRole.INIT:
                 self._spare[name] = max(0, spare - wanted)
             elif not is_memory(name):
                 self._tied_to[name] = self._tied_to[name] if spare else place

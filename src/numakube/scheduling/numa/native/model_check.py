@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.admission_trace import ResourceTrace
     from numakube.kubelet.device_pairs import Prospect
     from numakube.kubelet.kubelet_model import KubeletNode
-    from numakube.kubelet.pod_demand import PodDemand, Role
+    from numakube.kubelet.pod_demand import ContainerRole, PodDemand
     from numakube.scheduling.arrays import IntArray, Rows, SmallScores
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -180,7 +180,7 @@ def _base(resource: ResourceTrace, amount: int) -> int:
     return amount * MILLI_PER_CPU if resource.resource == CPU else amount
 
 
-def _role(demand: PodDemand, container: str | None) -> Role | None:
+def _role(demand: PodDemand, container: str | None) -> ContainerRole | None:
     return next((other.role for other in demand.containers if other.name == container), None)
 
 

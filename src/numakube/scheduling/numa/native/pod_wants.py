@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.pod_demand import DemandRules, PodDemand, Role, demand_of
+from numakube.kubelet.pod_demand import ContainerRole, DemandRules, PodDemand, demand_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, ResourceKind, kind_of
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
@@ -65,7 +65,7 @@ class ContainerStep:
     """One container that wants something."""
 
     container: str
-    role: Role
+    role: ContainerRole
     want: ZoneWant
 
 
@@ -125,7 +125,7 @@ def _whole(demand: PodDemand) -> ZoneWant:
 def _is_sum(demand: PodDemand) -> bool:
     """Tell whether the pod wants what its containers do: they run together, with known memory."""
     return demand.pod_level is None and all(
-        container.role is Role.APP and container.memory is not None
+        container.role is ContainerRole.APP and container.memory is not None
         for container in demand.containers
     )
 
@@ -170,7 +170,7 @@ def _peaks(steps: tuple[ContainerStep, ...], part: Callable[[ZoneWant], Parts]) 
     for step in steps:
         for name, amount in part(step.want):
             together = lasting.get(name, 0) + amount
-            if step.role is Role.INIT:
+            if step.role is ContainerRole.INIT:
                 starting[name] = max(starting.get(name, 0), together)
             else:
                 lasting[name] = together
@@ -191,7 +191,7 @@ def _certain_steps(steps: tuple[ContainerStep, ...]) -> int:
             continue
         if spare and cpus != spare:
             return index + 1
-        spare = cpus if step.role is Role.INIT else 0
+        spare = cpus if step.role is ContainerRole.INIT else 0
     return len(steps)
 
 
@@ -204,7 +204,7 @@ class Stage:
     """One alignment: a container, or the pod if ``role`` is ``None``."""
 
     container: str
-    role: Role | None
+    role: ContainerRole | None
     want: ZoneWant
 
 

@@ -25,7 +25,7 @@ from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.numa.alignment_refusal import AlignmentRefusal, Kind
 from numakube.scheduling.numa.native.pod_wants import checks_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, is_memory
@@ -251,7 +251,7 @@ def _in_order(
     certain = checks.stages[: checks.certain]
     if len(certain) <= 1 or any(len(places) > 1 for places in alone):
         return AlignmentFit(tuple(alone))
-    room = ZoneRoom(node)
+    room = ZoneLeft(node)
     room.book(alone[0][0], certain[0])
     found = alone[:1]
     for stage in certain[1:]:
@@ -265,7 +265,7 @@ def _in_order(
 
 
 @dataclass(slots=True)
-class ZoneRoom:
+class ZoneLeft:
     """What is left in each zone while containers of a pod are placed, one zone each.
 
     Attributes:
@@ -311,7 +311,7 @@ class ZoneRoom:
             key = place, name
             spare = self.spare.get(key, 0)
             self.used[key] = self.used.get(key, 0) + max(0, wanted - spare)
-            if stage.role is Role.INIT:
+            if stage.role is ContainerRole.INIT:
                 self.spare[key] = max(spare, wanted)
             elif spare:
                 self.spare[key] = max(0, spare - wanted)

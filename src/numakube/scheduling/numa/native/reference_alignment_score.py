@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from numakube.kubelet.pod_demand import Role
+from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.numa.native.node_counts import LOCAL_DISTANCE
 from numakube.scheduling.snapshot.zone_table import UNKNOWN_DISTANCE
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, ResourceKind, add_amounts, kind_of
@@ -215,7 +215,7 @@ def score_node(
 
 def lasting(stages: Sequence[Stage]) -> list[int]:
     """Return the stages that stay: all but init containers, unless there are only those."""
-    chosen = [index for index, stage in enumerate(stages) if stage.role is not Role.INIT]
+    chosen = [index for index, stage in enumerate(stages) if stage.role is not ContainerRole.INIT]
     return chosen or list(range(len(stages)))
 
 

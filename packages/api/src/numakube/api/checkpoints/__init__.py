@@ -27,7 +27,7 @@ from numakube.api.checkpoints.device_checkpoint import (
     write_device_manager_state,
 )
 from numakube.api.checkpoints.memory_manager_state import (
-    MemoryBlock,
+    CheckpointMemoryBlock,
     MemoryManagerState,
     MemoryTable,
     NumaNodeState,
@@ -41,9 +41,9 @@ __all__ = [
     "CPU_STATE",
     "DEVICE_STATE",
     "MEMORY_STATE",
+    "CheckpointMemoryBlock",
     "CpuManagerState",
     "DeviceManagerState",
-    "MemoryBlock",
     "MemoryManagerState",
     "MemoryTable",
     "NumaNodeState",

@@ -30,7 +30,7 @@ SINCE: Final = (1, 33)
 """The first version that writes the file, unless InPlacePodVerticalScaling is switched off."""
 
 
-class _File(msgspec.Struct, frozen=True, gc=False):
+class _AllocatedPodsFile(msgspec.Struct, frozen=True, gc=False):
     data: str = "{}"
     checksum: int = 0
 
@@ -41,14 +41,16 @@ class _Content(msgspec.Struct, frozen=True, gc=False):
 
 def read_allocated_pods(data: bytes | str) -> dict[str, Any]:
     """Return the entries in *data* by uid; it is refused if its checksum is wrong."""
-    file = decode_as_written(_File, data)
+    file = decode_as_written(_AllocatedPodsFile, data)
     entries: dict[str, Any] = parse_sealed(file.data, file.checksum).get("entries") or {}
     return entries
 
 
 def peek_allocated_pods(data: bytes | str) -> frozenset[str]:
     """Return the uids of the pods in *data* without the costly check of its checksum."""
-    return frozenset(decode_as_written(_Content, decode_as_written(_File, data).data).entries)
+    return frozenset(
+        decode_as_written(_Content, decode_as_written(_AllocatedPodsFile, data).data).entries
+    )
 
 
 def write_allocated_pods(entries: Mapping[str, Any]) -> bytes:

@@ -40,7 +40,7 @@ class SliceType(GoType):
 
 
 @dataclass(frozen=True, slots=True)
-class MapType(GoType):
+class CheckpointMapType(GoType):
     """A map; the value is a mapping, or None for a nil map."""
 
     key: GoType
@@ -91,7 +91,7 @@ class _Printer:
         match go_type:
             case SliceType():
                 self._print_slice(go_type, value)
-            case MapType():
+            case CheckpointMapType():
                 self._print_map(go_type, value)
             case StructType():
                 self._print_struct(go_type, value)
@@ -120,7 +120,7 @@ class _Printer:
             self.print(go_type.element, element)
         self.parts.append("]")
 
-    def _print_map(self, go_type: MapType, value: Mapping[Any, object] | None) -> None:
+    def _print_map(self, go_type: CheckpointMapType, value: Mapping[Any, object] | None) -> None:
         if value is None:
             self.parts.append("<nil>")
             return

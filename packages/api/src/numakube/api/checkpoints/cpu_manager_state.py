@@ -19,8 +19,8 @@ from typing import Any, Final, TypeVar
 
 from numakube.api.checkpoints.checkpoint_loading import (
     CORRUPTED,
+    CheckpointMapType,
     GoType,
-    MapType,
     Seal,
     StructType,
     cannot_restore,
@@ -44,7 +44,7 @@ from numakube.values.gotext import go_json, go_quote
 # ``cpu_manager_state`` as it stands on disk, and the Go structs that its checksum is made of.
 
 
-class PodEntry(Wire, frozen=True):
+class PodCpuEntry(Wire, frozen=True):
     """CPUs of a whole pod."""
 
     cpu_set: str = ""
@@ -71,7 +71,7 @@ class File(Wire, frozen=True):
     policy_name: str = ""
     default_cpu_set: str = ""
     entries: dict[str, dict[str, str]] = {}
-    pod_entries: dict[str, PodEntry] = {}
+    pod_entries: dict[str, PodCpuEntry] = {}
     baselines: dict[str, dict[str, Baseline]] = {}
     checksum: int = 0
     data: str = ""
@@ -88,7 +88,9 @@ _HEAD: Final = (
 _ENTRIES: Final = (
     "Entries",
     attrgetter("entries"),
-    MapType("map[string]map[string]string", _TEXT, MapType("map[string]string", _TEXT, _TEXT)),
+    CheckpointMapType(
+        "map[string]map[string]string", _TEXT, CheckpointMapType("map[string]string", _TEXT, _TEXT)
+    ),
 )
 _CPUSET: Final = StructType(
     "cpuset.CPUSet",
@@ -96,14 +98,14 @@ _CPUSET: Final = StructType(
         (
             "elems",
             lambda entry: dict.fromkeys(CpuSet.parse(entry.cpu_set)),
-            MapType("map[int]struct {}", GoType("int"), StructType("struct {}", ())),
+            CheckpointMapType("map[int]struct {}", GoType("int"), StructType("struct {}", ())),
         ),
     ),
 )
 _POD_ENTRIES: Final = (
     "PodEntries",
     attrgetter("pod_entries"),
-    MapType(
+    CheckpointMapType(
         "state.PodCPUAssignments",
         _TEXT,
         StructType("state.PodEntry", (("CPUSet", lambda entry: entry, _CPUSET),)),
@@ -117,7 +119,8 @@ def _checkpoint(name: str, *fields: tuple[str, Callable[[Any], Any], GoType]) ->
 
 _LEGACY_NAME: Final = "CPUManagerCheckpoint"
 GO_V1: Final = _checkpoint(
-    _LEGACY_NAME, ("Entries", attrgetter("entries"), MapType("map[string]string", _TEXT, _TEXT))
+    _LEGACY_NAME,
+    ("Entries", attrgetter("entries"), CheckpointMapType("map[string]string", _TEXT, _TEXT)),
 )
 GO_V2: Final = _checkpoint(_LEGACY_NAME, _ENTRIES)
 GO_V3: Final = _checkpoint(_LEGACY_NAME, _ENTRIES, _POD_ENTRIES)

@@ -7,8 +7,8 @@ import msgspec
 
 from numakube.api.checkpoints.checkpoint_loading import (
     CORRUPTED,
+    CheckpointMapType,
     GoType,
-    MapType,
     SliceType,
     StructType,
     checksum_of,
@@ -43,7 +43,7 @@ class DeviceManagerState(msgspec.Struct, frozen=True, gc=False, kw_only=True, re
     """Healthy devices by resource."""
 
 
-class _File(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="pascal"):
+class _DeviceCheckpointFile(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename="pascal"):
     data: DeviceManagerState = DeviceManagerState()
     checksum: int = 0
 
@@ -71,9 +71,9 @@ def write_device_manager_state(state: DeviceManagerState) -> bytes:
     return go_json(tree, struct=True).encode()
 
 
-def _read(data: bytes | str, path: str) -> _File:
+def _read(data: bytes | str, path: str) -> _DeviceCheckpointFile:
     try:
-        return msgspec.json.decode(data, type=_File)
+        return msgspec.json.decode(data, type=_DeviceCheckpointFile)
     except BROKEN_JSON as error:
         raise CorruptCheckpoint(f"{path}: {error}") from None
 
@@ -101,7 +101,7 @@ _ENTRY: Final = StructType(
         (
             "DeviceIDs",
             attrgetter("device_ids"),
-            MapType("checkpoint.DevicesPerNUMA", GoType("int64"), _TEXTS),
+            CheckpointMapType("checkpoint.DevicesPerNUMA", GoType("int64"), _TEXTS),
         ),
         ("AllocResp", attrgetter("alloc_resp"), SliceType("[]uint8", GoType("uint8"))),
     ),
@@ -117,7 +117,7 @@ _GO_DATA: Final = StructType(
         (
             "RegisteredDevices",
             attrgetter("registered_devices"),
-            MapType("map[string][]string", _TEXT, _TEXTS),
+            CheckpointMapType("map[string][]string", _TEXT, _TEXTS),
         ),
     ),
 )

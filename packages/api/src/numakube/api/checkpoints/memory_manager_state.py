@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from numakube.api.checkpoints.checkpoint_loading import (
     CORRUPTED,
+    CheckpointMapType,
     GoType,
-    MapType,
     Seal,
     SliceType,
     StructType,
@@ -56,7 +56,7 @@ class NumaNodeState(Wire, frozen=True, omit_defaults=False):
     cells: tuple[int, ...] = ()
 
 
-class MemoryBlock(Wire, frozen=True, omit_defaults=False):
+class CheckpointMemoryBlock(Wire, frozen=True, omit_defaults=False):
     """Memory of one kind that a container holds on a group of NUMA nodes."""
 
     numa_affinity: tuple[int, ...] = ()
@@ -64,10 +64,10 @@ class MemoryBlock(Wire, frozen=True, omit_defaults=False):
     size: int = 0
 
 
-class PodEntry(Wire, frozen=True):
+class PodMemoryEntry(Wire, frozen=True):
     """Memory of a whole pod (pod-level managers)."""
 
-    memory_blocks: tuple[MemoryBlock, ...] = ()
+    memory_blocks: tuple[CheckpointMemoryBlock, ...] = ()
 
 
 class MemoryManagerState(Wire, frozen=True):
@@ -75,9 +75,9 @@ class MemoryManagerState(Wire, frozen=True):
 
     policy_name: str = ""
     machine_state: dict[int, NumaNodeState] = {}
-    entries: dict[str, dict[str, tuple[MemoryBlock, ...]]] = {}
+    entries: dict[str, dict[str, tuple[CheckpointMemoryBlock, ...]]] = {}
     """Blocks by pod uid and container name."""
-    pod_entries: dict[str, PodEntry] = {}
+    pod_entries: dict[str, PodMemoryEntry] = {}
     """Blocks of whole pods by uid."""
 
 
@@ -209,7 +209,9 @@ _NODE: Final = StructType(
         (
             "MemoryMap",
             attrgetter("memory_map"),
-            MapType("map[v1.ResourceName]*state.MemoryTable", _RESOURCE, pointer_to(_TABLE)),
+            CheckpointMapType(
+                "map[v1.ResourceName]*state.MemoryTable", _RESOURCE, pointer_to(_TABLE)
+            ),
         ),
         ("Cells", attrgetter("cells"), _INTS),
     ),
@@ -230,22 +232,22 @@ _FIELDS: Final = (
     (
         "MachineState",
         attrgetter("machine_state"),
-        MapType("state.NUMANodeMap", GoType("int"), pointer_to(_NODE)),
+        CheckpointMapType("state.NUMANodeMap", GoType("int"), pointer_to(_NODE)),
     ),
     (
         "Entries",
         attrgetter("entries"),
-        MapType(
+        CheckpointMapType(
             "state.ContainerMemoryAssignments",
             _TEXT,
-            MapType("map[string][]state.Block", _TEXT, _BLOCKS),
+            CheckpointMapType("map[string][]state.Block", _TEXT, _BLOCKS),
         ),
     ),
 )
 _POD_ENTRIES: Final = (
     "PodEntries",
     attrgetter("pod_entries"),
-    MapType(
+    CheckpointMapType(
         "state.PodMemoryAssignments",
         _TEXT,
         StructType("state.PodEntry", (("MemoryBlocks", attrgetter("memory_blocks"), _BLOCKS),)),

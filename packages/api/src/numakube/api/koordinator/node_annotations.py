@@ -20,7 +20,7 @@ class CpuInfo(Wire, frozen=True):
     node: int
 
 
-class CpuTopology(Wire, frozen=True):
+class AnnotatedCpuTopology(Wire, frozen=True):
     """All logical CPUs: `keys.CPU_TOPOLOGY`."""
 
     detail: tuple[CpuInfo, ...] = ()

@@ -50,7 +50,7 @@ class Extension(_Kebab, frozen=True):
     extension: Any = None
 
 
-class Cluster(_Kebab, frozen=True):
+class ClusterEntry(_Kebab, frozen=True):
     """Where an API server is and how to recognise it."""
 
     server: str = ""
@@ -94,7 +94,7 @@ class AuthProvider(_Kebab, frozen=True):
     config: dict[str, str] | None = None
 
 
-class User(_Kebab, frozen=True):
+class KubeconfigUser(_Kebab, frozen=True):
     """Who is asking; several ways may be given at once."""
 
     client_certificate: str = ""
@@ -125,12 +125,12 @@ class Context(_Kebab, frozen=True):
 
 class _NamedCluster(_Kebab, frozen=True):
     name: str
-    cluster: Cluster | None = None
+    cluster: ClusterEntry | None = None
 
 
 class _NamedUser(_Kebab, frozen=True):
     name: str
-    user: User | None = None
+    user: KubeconfigUser | None = None
 
 
 class _NamedContext(_Kebab, frozen=True):
@@ -138,7 +138,7 @@ class _NamedContext(_Kebab, frozen=True):
     context: Context | None = None
 
 
-class _File(_Kebab, frozen=True):
+class _KubeconfigFile(_Kebab, frozen=True):
     """A kubeconfig file as it stands on disk."""
 
     current_context: str | None = None
@@ -151,8 +151,8 @@ class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     """One or several files merged; all paths are absolute."""
 
     current_context: str = ""
-    clusters: dict[str, Cluster] = {}
-    users: dict[str, User] = {}
+    clusters: dict[str, ClusterEntry] = {}
+    users: dict[str, KubeconfigUser] = {}
     contexts: dict[str, Context] = {}
     files: tuple[str, ...] = ()
 
@@ -172,7 +172,7 @@ def parse_kubeconfig(text: str, *, path: Path) -> Kubeconfig:
     """Return the content of a kubeconfig's *text* that was read from *path*."""
     try:
         document = load_yaml(text, str(path))
-        file = msgspec.convert({} if document is None else document, _File)
+        file = msgspec.convert({} if document is None else document, _KubeconfigFile)
     except MalformedObject as exc:
         raise ConfigError(str(exc)) from exc
     except msgspec.ValidationError as exc:
@@ -194,10 +194,12 @@ def merge(configs: Iterable[Kubeconfig]) -> Kubeconfig:
     return merged
 
 
-def _resolved(file: _File, path: Path) -> Kubeconfig:
+def _resolved(file: _KubeconfigFile, path: Path) -> Kubeconfig:
     folder = path.absolute().parent
-    clusters = _first_wins((each.name, each.cluster or Cluster()) for each in file.clusters or ())
-    users = _first_wins((each.name, each.user or User()) for each in file.users or ())
+    clusters = _first_wins(
+        (each.name, each.cluster or ClusterEntry()) for each in file.clusters or ()
+    )
+    users = _first_wins((each.name, each.user or KubeconfigUser()) for each in file.users or ())
     contexts = _first_wins((each.name, each.context or Context()) for each in file.contexts or ())
     return Kubeconfig(
         current_context=file.current_context or "",
@@ -218,12 +220,12 @@ def _first_wins(pairs: Iterable[tuple[str, _T]]) -> dict[str, _T]:
     return found
 
 
-def _cluster_in(folder: Path, cluster: Cluster) -> Cluster:
+def _cluster_in(folder: Path, cluster: ClusterEntry) -> ClusterEntry:
     authority = _absolute(folder, cluster.certificate_authority)
     return msgspec.structs.replace(cluster, certificate_authority=authority)
 
 
-def _user_in(folder: Path, user: User) -> User:
+def _user_in(folder: Path, user: KubeconfigUser) -> KubeconfigUser:
     plugin = user.exec
     # A bare command is looked up on PATH; only one with a slash is a path.
     if plugin is not None and "/" in plugin.command:
@@ -457,7 +459,7 @@ def config_of(
     return ClusterConfig(
         server=server,
         tls=_tls_of(where, chosen.cluster, cluster),
-        user=_user_of(subject, merged.users.get(chosen.user, User()), cluster),
+        user=_user_of(subject, merged.users.get(chosen.user, KubeconfigUser()), cluster),
         proxy_url=cluster.proxy_url or proxy_from_environment(env, server),
         namespace=chosen.namespace or "default",
         context=name,
@@ -490,7 +492,7 @@ def server_url(where: str, server: str) -> str:
     return url.rstrip("/")
 
 
-def _tls_of(where: str, name: str, cluster: Cluster) -> TlsConfig:
+def _tls_of(where: str, name: str, cluster: ClusterEntry) -> TlsConfig:
     subject = f"{where}: cluster {name!r}"
     authority = _pem(
         subject,
@@ -509,7 +511,7 @@ def _tls_of(where: str, name: str, cluster: Cluster) -> TlsConfig:
     )
 
 
-def _user_of(subject: str, user: User, cluster: Cluster) -> UserConfig:
+def _user_of(subject: str, user: KubeconfigUser, cluster: ClusterEntry) -> UserConfig:
     certificate = _pem(
         subject,
         "client-certificate",
@@ -559,7 +561,7 @@ def _id_token(subject: str, provider: AuthProvider | None) -> str:
     return token
 
 
-def _plugin_of(subject: str, plugin: Exec | None, cluster: Cluster) -> ExecPlugin | None:
+def _plugin_of(subject: str, plugin: Exec | None, cluster: ClusterEntry) -> ExecPlugin | None:
     if plugin is None:
         return None
     if not plugin.command:
@@ -592,7 +594,7 @@ def _interactive_mode(subject: str, plugin: Exec) -> str:
     return mode
 
 
-def _cluster_info(cluster: Cluster) -> dict[str, object]:
+def _cluster_info(cluster: ClusterEntry) -> dict[str, object]:
     """Return ``spec.cluster`` of an ExecCredential."""
     authority = cluster.certificate_authority_data
     if not authority and cluster.certificate_authority:
@@ -610,7 +612,7 @@ def _cluster_info(cluster: Cluster) -> dict[str, object]:
     return {name: value for name, value in info.items() if value}
 
 
-def _impersonation_of(subject: str, user: User) -> Impersonation | None:
+def _impersonation_of(subject: str, user: KubeconfigUser) -> Impersonation | None:
     if not user.impersonate:
         if user.impersonate_groups or user.impersonate_extra or user.impersonate_uid:
             raise ConfigError(f"{subject}: as-groups, as-uid and as-user-extra need 'as'")

@@ -136,7 +136,7 @@ class ExecCredentials:
     expires: datetime | None = None
 
 
-class _Status(msgspec.Struct, frozen=True, rename="camel"):
+class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str = ""
     client_certificate_data: str = ""
     client_key_data: str = ""
@@ -146,7 +146,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 class _Answer(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = ""
     kind: str = ""
-    status: _Status | None = None
+    status: _ExecStatus | None = None
 
 
 async def run_plugin(
@@ -251,7 +251,7 @@ def _failure(plugin: ExecPlugin, code: int, errors: bytes) -> str:
     )
 
 
-def _pair(status: _Status) -> CertificatePair | None:
+def _pair(status: _ExecStatus) -> CertificatePair | None:
     if not status.client_key_data:
         return None
     return CertificatePair(status.client_certificate_data.encode(), status.client_key_data.encode())

@@ -29,7 +29,7 @@ class CadvisorStruct(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Base of these types: names are snake_case, and everything is written."""
 
 
-class Cache(CadvisorStruct, frozen=True):
+class CadvisorCache(CadvisorStruct, frozen=True):
     """A cache of a core or of a NUMA node; size in bytes."""
 
     id: int = 0
@@ -50,19 +50,19 @@ class CoreInfo(CadvisorStruct, frozen=True):
 
     core_id: int = 0
     thread_ids: tuple[int, ...] = ()
-    caches: tuple[Cache, ...] = ()
-    uncore_caches: tuple[Cache, ...] = ()
+    caches: tuple[CadvisorCache, ...] = ()
+    uncore_caches: tuple[CadvisorCache, ...] = ()
     socket_id: int = 0
 
 
-class NodeInfo(CadvisorStruct, frozen=True):
+class CadvisorNode(CadvisorStruct, frozen=True):
     """A NUMA node; memory in bytes, distances in the order of the nodes."""
 
     node_id: int = 0
     memory: Unsigned = 0
     hugepages: tuple[HugePagesInfo, ...] = ()
     cores: tuple[CoreInfo, ...] = ()
-    caches: tuple[Cache, ...] = ()
+    caches: tuple[CadvisorCache, ...] = ()
     distances: tuple[Unsigned, ...] = ()
 
 
@@ -79,7 +79,7 @@ class MachineInfo(CadvisorStruct, frozen=True):
     machine_id: str = ""
     system_uuid: str = ""
     boot_id: str = ""
-    topology: tuple[NodeInfo, ...] = ()
+    topology: tuple[CadvisorNode, ...] = ()
 
 
 class _Device(msgspec.Struct, frozen=True, gc=False):
@@ -143,7 +143,7 @@ def write_devices(devices: Mapping[str, Sequence[Device]]) -> dict[str, list[dic
     }
 
 
-def _node(wire: NodeInfo) -> NumaNode:
+def _node(wire: CadvisorNode) -> NumaNode:
     return NumaNode(
         id=wire.node_id,
         memory_bytes=wire.memory,

@@ -108,7 +108,7 @@ _MAX_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class ShapeClause:
     """A piece of the sentence and where it stands, counted from 1."""
 
     text: str
@@ -142,14 +142,14 @@ class Clause:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _ShapeReader:
     """Collects the fields of a shape clause by clause; a later part may replace what it read."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     hugepages: dict[int, HugePagesClause] = field(default_factory=dict)
     devices: dict[str, DeviceClause] = field(default_factory=dict)
     links: dict[str, LinksClause] = field(default_factory=dict)
-    clauses: dict[str, Clause] = field(default_factory=dict)
+    clauses: dict[str, ShapeClause] = field(default_factory=dict)
     """Which clause has set a field or resource, to point at it."""
     fresh: set[str] = field(default_factory=set)
     """What the current part has set: setting it again is an error."""
@@ -158,16 +158,16 @@ class _Reader:
         """Read all clauses of *text*, reporting errors at *column* if it is given."""
         self.fresh.clear()
         for clause in _clauses(text):
-            _read_clause(self, clause if column is None else Clause(clause.text, column))
+            _read_clause(self, clause if column is None else ShapeClause(clause.text, column))
 
-    def claim(self, key: str, clause: Clause) -> None:
+    def claim(self, key: str, clause: ShapeClause) -> None:
         """Note that *clause* sets *key*, which may happen once a part."""
         if key in self.fresh:
             raise clause.error(f"{key} is already given at column {self.clauses[key].column}")
         self.fresh.add(key)
         self.clauses[key] = clause
 
-    def set(self, key: str, value: object, clause: Clause) -> None:
+    def set(self, key: str, value: object, clause: ShapeClause) -> None:
         """Set a field of the shape."""
         self.claim(key, clause)
         self.fields[key] = value
@@ -186,7 +186,7 @@ class _Reader:
             links=tuple(self.links.values()),
         )
         if defect := shape.defect():
-            clause = self.clauses.get(defect.field, Clause(text, 1))
+            clause = self.clauses.get(defect.field, ShapeClause(text, 1))
             raise clause.error(defect.reason)
         return shape
 
@@ -197,7 +197,7 @@ def parse(text: str, *, presets: Mapping[str, str] = MappingProxyType({})) -> Sh
     Raises:
         InvalidValue: with the column and the clause at fault.
     """
-    reader = _Reader()
+    reader = _ShapeReader()
     name, comma, rest = text.partition(",")
     if name.strip() in presets:
         reader.read(presets[name.strip()], column=1)
@@ -217,19 +217,19 @@ def _refuse_unknown_preset(text: str, presets: Mapping[str, str]) -> None:
     raise InvalidValue(f"machine shape, column 1: {word!r}: unknown preset; {hint}")
 
 
-def _clauses(text: str) -> Iterator[Clause]:
+def _clauses(text: str) -> Iterator[ShapeClause]:
     """Split *text* at its separators; a bare number belongs to the list before it."""
     start, pending = 0, None
     for end, after in [*(match.span() for match in _SEPARATOR.finditer(text)), (len(text),) * 2]:
         piece = text[start:end]
-        clause = Clause(piece.strip(), start + len(piece) - len(piece.lstrip()) + 1)
+        clause = ShapeClause(piece.strip(), start + len(piece) - len(piece.lstrip()) + 1)
         start = after
         if (
             pending
             and pending.text.startswith(("ids ", "distances "))
             and _IDS.fullmatch(clause.text)
         ):
-            pending = Clause(f"{pending.text} {clause.text}", pending.column)
+            pending = ShapeClause(f"{pending.text} {clause.text}", pending.column)
         elif clause.text:
             if pending:
                 yield pending
@@ -238,7 +238,7 @@ def _clauses(text: str) -> Iterator[Clause]:
         yield pending
 
 
-def _read_clause(reader: _Reader, clause: Clause) -> None:
+def _read_clause(reader: _ShapeReader, clause: ShapeClause) -> None:
     words = clause.text.split()
     for index, word in enumerate(words[:2]):
         if word in _READERS:
@@ -252,12 +252,12 @@ def _read_clause(reader: _Reader, clause: Clause) -> None:
         _read_devices(reader, clause, words)
 
 
-def _read_sockets(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_sockets(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     count = clause.number(clause.only(words, "2 sockets"), minimum=1)
     reader.set("sockets", count, clause)
 
 
-def _read_numa(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_numa(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     scope = words.pop() if len(words) == 2 else "each"
     if scope not in ("each", "total"):
         raise clause.error(f"{scope!r}: write it like `2 numa each` or `2 numa total`")
@@ -266,12 +266,12 @@ def _read_numa(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.fields["numa_is_total"] = scope == "total"
 
 
-def _read_cores(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_cores(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     items = clause.only(words, "8 cores").split("/")
     reader.set("cores", tuple(_core_count(clause, item) for item in items), clause)
 
 
-def _core_count(clause: Clause, item: str) -> CoreCount:
+def _core_count(clause: ShapeClause, item: str) -> CoreCount:
     match = _CORES.fullmatch(item)
     if not match:
         raise clause.error(f"{item!r} is not a number of cores such as 8 or 6p+8e")
@@ -279,16 +279,16 @@ def _core_count(clause: Clause, item: str) -> CoreCount:
     return CoreCount(full=plain + full, single=single)
 
 
-def _read_smt(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_smt(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     reader.set("smt", clause.number(clause.only(words, "smt 2")), clause)
 
 
-def _read_memory(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_memory(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     items = clause.only(words, "64Gi").split("/")
     reader.set("memory", tuple(clause.size(item) for item in items), clause)
 
 
-def _read_hugepages(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_hugepages(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     page_bytes = clause.size(words[0].removeprefix("hugepages-"))
     if page_bytes == 0 or page_bytes % UNITS["Ki"]:
         raise clause.error("a hugepage is a whole number of KiB, such as hugepages-2Mi")
@@ -299,27 +299,27 @@ def _read_hugepages(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.hugepages[page_bytes] = HugePagesClause(page_bytes, counts)
 
 
-def _read_uncore(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_uncore(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     extent = clause.only(words, "uncore 8")
     value = Uncore(extent) if extent in set(Uncore) else clause.number(extent, minimum=1)
     reader.set("uncore", value, clause)
 
 
-def _read_numbering(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_numbering(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     word = clause.only(words, "numbering adjacent")
     if word not in set(Numbering):
         raise clause.error(f"{word!r}: choose {', '.join(Numbering)}")
     reader.set("numbering", Numbering(word), clause)
 
 
-def _read_core_ids(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_core_ids(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     word = clause.only(words, "core-ids machine")
     if word not in set(CoreIds):
         raise clause.error(f"{word!r}: choose {' or '.join(CoreIds)}")
     reader.set("core_ids", CoreIds(word), clause)
 
 
-def _read_distances(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_distances(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     rows = [row.split() for row in " ".join(words).split("/")]
     value: DistanceLevels | DistanceMatrix | None
     if words == ["none"]:
@@ -333,7 +333,7 @@ def _read_distances(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.set("distances", value, clause)
 
 
-def _read_cxl(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_cxl(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     count = clause.number(words.pop(0), minimum=1) if len(words) == 2 else 1
     memory = clause.size(clause.only(words, "cxl 128Gi"))
     before: tuple[int, ...] = reader.fields.get("extra_memory", ())
@@ -345,7 +345,7 @@ def _read_cxl(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.fields["extra_memory"] = before + (memory,) * count
 
 
-def _read_ids(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_ids(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     ids: list[int] = []
     for word in words:
         match = _IDS.fullmatch(word)
@@ -359,7 +359,7 @@ def _read_ids(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.set("ids", tuple(ids), clause)
 
 
-def _read_switches(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_switches(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     kind = Attachment.SWITCHES
     if words[1:] == ["cascaded"]:
         kind = Attachment.CASCADES
@@ -367,16 +367,18 @@ def _read_switches(reader: _Reader, clause: Clause, words: list[str]) -> None:
     _read_attachment(reader, clause, words, kind)
 
 
-def _read_slots(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_slots(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     _read_attachment(reader, clause, words, Attachment.SLOTS)
 
 
-def _read_attachment(reader: _Reader, clause: Clause, words: list[str], kind: Attachment) -> None:
+def _read_attachment(
+    reader: _ShapeReader, clause: ShapeClause, words: list[str], kind: Attachment
+) -> None:
     count = clause.number(clause.only(words, f"2 {kind}"), minimum=1)
     reader.set("pci", PciClause(kind, count), clause)
 
 
-def _read_links(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_links(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     if len(words) != 2:
         raise clause.error("write it like `links 18 nvidia.com/gpu`")
     resource = _resource(clause, words[1])
@@ -385,7 +387,7 @@ def _read_links(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.links[resource] = LinksClause(resource, clause.number(words[0], minimum=1))
 
 
-def _read_devices(reader: _Reader, clause: Clause, words: list[str]) -> None:
+def _read_devices(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     resource = _resource(clause, words[0])
     if len(words) == 1:
         raise clause.error(f"how many for each NUMA node? For example `{words[0]} 2`")
@@ -394,7 +396,7 @@ def _read_devices(reader: _Reader, clause: Clause, words: list[str]) -> None:
     reader.devices[resource] = DeviceClause(resource, items)
 
 
-def _resource(clause: Clause, name: str) -> str:
+def _resource(clause: ShapeClause, name: str) -> str:
     if _FULL_NAME.fullmatch(name):
         return name
     if name[0].isdigit():
@@ -429,14 +431,14 @@ def is_short_name(name: str) -> bool:
     )
 
 
-def _device_item(clause: Clause, word: str) -> DevicesPerNode | DeviceGroup:
+def _device_item(clause: ShapeClause, word: str) -> DevicesPerNode | DeviceGroup:
     if match := _DEVICES_AT.fullmatch(word):
         place = () if match[2] == "-" else tuple(map(clause.number, match[2].split("+")))
         return DeviceGroup(clause.number(match[1]), place)
     return tuple(clause.number(item) for item in word.split("/"))
 
 
-_READERS: Final[dict[str, Callable[[_Reader, Clause, list[str]], None]]] = {
+_READERS: Final[dict[str, Callable[[_ShapeReader, ShapeClause, list[str]], None]]] = {
     "socket": _read_sockets,
     "sockets": _read_sockets,
     "numa": _read_numa,

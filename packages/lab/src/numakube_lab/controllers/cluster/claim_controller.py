@@ -23,11 +23,11 @@ from numakube.kube.catalog import PODS
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
     Create,
     Delete,
+    LabController,
     Note,
-    Plan,
+    ObjectPlan,
     PlannedChange,
     differences,
 )
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod, PodResourceClaim
     from numakube.kube import Change as StoreChange
     from numakube.kube import Document, EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a claim that was made for a pod: the claim's name in the pod's spec."""
@@ -65,7 +65,7 @@ def reconcile_pod(
     pod: Pod,
     claims: Mapping[str, ResourceClaim],
     template: Callable[[str], ResourceClaimTemplate | None],
-) -> Plan:
+) -> ObjectPlan:
     """Decide what to do about the claims of a pod.
 
     Args:
@@ -98,7 +98,7 @@ def reconcile_pod(
         yield from _claim_statuses(pod, made | names)
         yield from reservations
 
-    return Plan(tuple(actions), then=then)
+    return ObjectPlan(tuple(actions), then=then)
 
 
 def reconcile_claim(
@@ -106,7 +106,7 @@ def reconcile_claim(
     is_gone: Callable[[ResourceClaimConsumerReference], bool],
     *,
     owner_is_done: bool,
-) -> Plan:
+) -> ObjectPlan:
     """Decide what to do about a claim.
 
     Args:
@@ -122,7 +122,7 @@ def reconcile_claim(
         actions += _release(claim, ())
     if not valid and owner_is_done and not _is_going(claim):
         actions.append(Delete(resource=RESOURCE_CLAIMS, key=key_of(claim), uid=claim.metadata.uid))
-    return Plan(tuple(actions))
+    return ObjectPlan(tuple(actions))
 
 
 def _is_going(claim: ResourceClaim) -> bool:
@@ -250,13 +250,13 @@ def _status(claim: ResourceClaim, **fields: Any) -> PlannedChange:  # noqa: ANN4
     )
 
 
-class PodClaims(Controller):
+class PodClaims(LabController):
     """Makes the claims of pods from their templates."""
 
     name: ClassVar[str] = "resource_claim"
     workers: ClassVar[int] = 50  # as kube-controller-manager has
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._pods = cluster.mirror(PODS)
         self._claims = cluster.mirror(RESOURCE_CLAIMS)
@@ -269,7 +269,7 @@ class PodClaims(Controller):
         self.follow(self._claims, self._users)
         self.follow(self._templates, self._users)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about the claims of one pod."""
         pod = self._pods.get(key)
         if pod is None or not pod.spec.resource_claims:
@@ -295,12 +295,12 @@ class PodClaims(Controller):
         return map(key_of, users)
 
 
-class ClaimReservations(Controller):
+class ClaimReservations(LabController):
     """Takes claims back from pods that have ended, and deletes those that were made for them."""
 
     name: ClassVar[str] = "resource_claim"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._pods = cluster.mirror(PODS)
         self._claims = cluster.mirror(RESOURCE_CLAIMS)
@@ -314,7 +314,7 @@ class ClaimReservations(Controller):
         self.follow(self._claims)
         self.follow(self._pods, self._concerned)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one claim."""
         claim = self._claims.get(key)
         if claim is None:
@@ -332,7 +332,7 @@ class ClaimReservations(Controller):
                 for pod in owners
             ),
         )
-        return Plan(plan.actions, UNSEEN_SECONDS) if unseen else plan
+        return ObjectPlan(plan.actions, UNSEEN_SECONDS) if unseen else plan
 
     def _is_gone(self, claim: ResourceClaim, use: ResourceClaimConsumerReference) -> bool:
         if use.uid in self._removed:

@@ -38,15 +38,15 @@ from numakube.kube import (
     run_workers,
 )
 from numakube.kube.catalog import CUSTOM_RESOURCE_DEFINITIONS
-from numakube_lab.controllers.common.controller_loop import Mirror
-from numakube_lab.controllers.object_types import Metadata
+from numakube_lab.controllers.common.controller_loop import ResourceMirror
+from numakube_lab.controllers.object_types import MetadataObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numakube.api.meta import ObjectMeta, OwnerReference
     from numakube.kube import Change, Document, EventRecorder, ObjectKey
-    from numakube_lab.controllers.common.controller_loop import Cluster, Owned
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster, Owned
 
 
 FOREGROUND: Final = "foregroundDeletion"
@@ -248,11 +248,11 @@ class _ApiResources(Wire, frozen=True):
     resources: tuple[_ApiResource, ...] = ()
 
 
-async def collectable_resources(client: Client) -> list[Resource[Metadata]]:
+async def collectable_resources(client: Client) -> list[Resource[MetadataObject]]:
     """Return the resources whose objects can be listed, watched and deleted."""
     groups = await _read(client, "/apis", _Groups)
     versions = ["v1", *(group.preferred_version.group_version for group in groups.groups)]
-    found: list[Resource[Metadata]] = []
+    found: list[Resource[MetadataObject]] = []
     for group_version in versions:
         root = "/apis" if "/" in group_version else "/api"
         listed = await _read(client, f"{root}/{group_version}", _ApiResources)
@@ -265,14 +265,14 @@ async def collectable_resources(client: Client) -> list[Resource[Metadata]]:
     return found
 
 
-def _resource(group: str, version: str, listed: _ApiResource) -> Resource[Metadata]:
+def _resource(group: str, version: str, listed: _ApiResource) -> Resource[MetadataObject]:
     return Resource(
         group=group,
         version=version,
         plural=listed.name,
         kind=listed.kind,
         namespaced=listed.namespaced,
-        object_type=Metadata,
+        object_type=MetadataObject,
     )
 
 
@@ -289,7 +289,7 @@ FIRST_DOUBT: Final = 0.01
 LAST_DOUBT: Final = 300.0
 """Seconds after which to look again at an object with an owner that cannot be watched, growing."""
 
-CRDS: Final = CUSTOM_RESOURCE_DEFINITIONS.decoded_as(Metadata)
+CRDS: Final = CUSTOM_RESOURCE_DEFINITIONS.decoded_as(MetadataObject)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -299,7 +299,7 @@ class GarbageCollector:
 
     name: ClassVar[str] = "garbage-collector-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         del recorder  # What it does is not told in events.
         self._cluster = cluster
         self._client = cluster.client
@@ -308,7 +308,7 @@ class GarbageCollector:
         self._graph = Graph()
         self._queue: WorkQueue[str] = WorkQueue(clock=cluster.clock)
         self._followed: dict[tuple[str, str], _Followed] = {}
-        self._kinds: dict[tuple[str, str], Resource[Metadata]] = {}
+        self._kinds: dict[tuple[str, str], Resource[MetadataObject]] = {}
         self._doubts: dict[str, int] = {}
         self._outdated = asyncio.Event()
 
@@ -342,7 +342,7 @@ class GarbageCollector:
                 continue
             self._follow(found, tasks)
 
-    def _follow(self, found: Iterable[Resource[Metadata]], tasks: asyncio.TaskGroup) -> None:
+    def _follow(self, found: Iterable[Resource[MetadataObject]], tasks: asyncio.TaskGroup) -> None:
         resources = {(each.group, each.plural): each for each in found}
         for name in [name for name in self._followed if name not in resources]:
             self._unfollow(name)
@@ -351,10 +351,10 @@ class GarbageCollector:
             if name not in self._followed:
                 self._followed[name] = self._start(resource, tasks)
 
-    def _start(self, resource: Resource[Metadata], tasks: asyncio.TaskGroup) -> _Followed:
+    def _start(self, resource: Resource[MetadataObject], tasks: asyncio.TaskGroup) -> _Followed:
         """Begin to follow a resource, through a mirror that others use if there is one."""
         shared = self._cluster.find(resource)
-        mirror = shared or Mirror(self._client, resource)
+        mirror = shared or ResourceMirror(self._client, resource)
         task = None
         if shared is None:
             task = tasks.create_task(mirror.reflector.run(), name=f"garbage-{resource}")
@@ -375,7 +375,7 @@ class GarbageCollector:
 
     # What changes.
 
-    def _changed(self, resource: Resource[Metadata], change: Change[Owned]) -> None:
+    def _changed(self, resource: Resource[MetadataObject], change: Change[Owned]) -> None:
         metadata = change.object.metadata
         if isinstance(change, Removed):
             self._forget(metadata.uid)
@@ -502,7 +502,7 @@ class _Followed:
     def __init__(
         self,
         unsubscribe: Callable[[], None],
-        mirror: Mirror[Any],
+        mirror: ResourceMirror[Any],
         task: asyncio.Task[None] | None,
     ) -> None:
         self.unsubscribe = unsubscribe

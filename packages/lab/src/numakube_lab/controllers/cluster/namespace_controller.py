@@ -27,23 +27,28 @@ from numakube.kube import (
 )
 from numakube.kube.catalog import NODES, PODS, SERVICE_ACCOUNTS
 from numakube_lab.controllers.cluster.garbage_collector import collectable_resources
-from numakube_lab.controllers.common.controller_loop import NOTHING, Controller, Create, Plan
+from numakube_lab.controllers.common.controller_loop import (
+    NOTHING,
+    Create,
+    LabController,
+    ObjectPlan,
+)
 from numakube_lab.controllers.common.pod_states import is_terminating
-from numakube_lab.controllers.object_types import NAMESPACES, Metadata, Namespace
+from numakube_lab.controllers.object_types import NAMESPACES, MetadataObject, Namespace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from numakube.api.pod import Pod
     from numakube.kube import Change, EventRecorder, Resource
-    from numakube_lab.controllers.common.controller_loop import Cluster, Owned
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster, Owned
 
 
 FINALIZER: Final = "kubernetes"
 RETRY_SECONDS: Final = 5.0
 """How long to wait for content that takes its time, such as objects with finalizers."""
 
-_PODS: Final = PODS.decoded_as(Metadata)
+_PODS: Final = PODS.decoded_as(MetadataObject)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -53,7 +58,7 @@ class Namespaces:
 
     name: ClassVar[str] = "namespace-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         del recorder  # What it does is not told in events.
         self._cluster = cluster
         self._client = cluster.client
@@ -100,7 +105,7 @@ class Namespaces:
         await self._finalize(namespace)
         return None
 
-    async def _empty(self, namespace: str, resource: Resource[Metadata]) -> bool:
+    async def _empty(self, namespace: str, resource: Resource[MetadataObject]) -> bool:
         """Delete all objects of *resource* in *namespace*; tell whether none is left."""
         try:
             found = (await self._client.list(resource, namespace=namespace)).items
@@ -137,16 +142,16 @@ def _is_ours(namespace: Namespace) -> bool:
     return going and FINALIZER in namespace.spec.finalizers
 
 
-ACCOUNTS = SERVICE_ACCOUNTS.decoded_as(Metadata)
+ACCOUNTS = SERVICE_ACCOUNTS.decoded_as(MetadataObject)
 DEFAULT = "default"
 
 
-class ServiceAccounts(Controller):
+class ServiceAccounts(LabController):
     """Gives every namespace its default service account, and gives it back if it is deleted."""
 
     name: ClassVar[str] = "serviceaccount-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._namespaces = cluster.mirror(NAMESPACES)
         self._accounts = cluster.mirror(ACCOUNTS)
@@ -156,7 +161,7 @@ class ServiceAccounts(Controller):
         self.follow(self._namespaces)
         self.follow(self._accounts, lambda each: (ObjectKey("", each.metadata.namespace),))
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide about one namespace."""
         namespace = self._namespaces.get(key)
         if namespace is None or namespace.metadata.deletion_timestamp is not None:
@@ -168,7 +173,7 @@ class ServiceAccounts(Controller):
             "kind": "ServiceAccount",
             "metadata": {"name": DEFAULT, "namespace": key.name},
         }
-        return Plan((Create(resource=ACCOUNTS, document=document),))
+        return ObjectPlan((Create(resource=ACCOUNTS, document=document),))
 
 
 INTERVAL: Final = 20.0
@@ -215,7 +220,7 @@ class Leftovers:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: MirroredCluster,
         *,
         recorder: EventRecorder | None = None,
         threshold: int = THRESHOLD,

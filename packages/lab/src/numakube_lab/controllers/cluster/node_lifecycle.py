@@ -24,9 +24,9 @@ from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
+    LabController,
     Note,
-    Plan,
+    ObjectPlan,
     PlannedChange,
 )
 from numakube_lab.controllers.common.pod_states import is_ready
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.kube import Change as StoreChange
     from numakube.kube import EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 _PREFIX: Final = "node.kubernetes.io/"
@@ -150,7 +150,7 @@ BY_NODE: Final = "node"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedNode:
     """A node and its pods.
 
     Attributes:
@@ -165,7 +165,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedNode) -> ObjectPlan:
     """Decide what to do about a node."""
     node = seen.node
     if node.metadata.deletion_timestamp is not None:
@@ -175,9 +175,9 @@ def reconcile(seen: Observed) -> Plan:
     if left <= 0:
         conditions = silenced(node, seen.now)
         if conditions != node.status.conditions:
-            return Plan(_reported(node, conditions))
+            return ObjectPlan(_reported(node, conditions))
     actions = (*_tainted(node, seen.now), *_unready_pods(seen))
-    return Plan(actions, left if left > 0 else None)
+    return ObjectPlan(actions, left if left > 0 else None)
 
 
 def _reported(node: Node, conditions: object) -> tuple[Action, ...]:
@@ -206,7 +206,7 @@ def _tainted(node: Node, now: datetime) -> tuple[Action, ...]:
     return (PlannedChange(resource=NODES, key=key_of(node), patch=patch),)
 
 
-def _unready_pods(seen: Observed) -> tuple[Action, ...]:
+def _unready_pods(seen: ObservedNode) -> tuple[Action, ...]:
     """Return what tells that the pods of a node that is not ready cannot serve."""
     if ready_status(seen.node) == "True":
         return ()
@@ -241,12 +241,12 @@ def node_of(pod: Pod) -> tuple[str, ...]:
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-class Nodes(Controller):
+class Nodes(LabController):
     """Looks after all nodes."""
 
     name: ClassVar[str] = "node-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._nodes = cluster.mirror(NODES)
         self._leases = cluster.mirror(LEASES)
@@ -264,7 +264,7 @@ class Nodes(Controller):
         ]
         self.follow(self._nodes)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one node."""
         node = self._nodes.get(key)
         if node is None:
@@ -273,7 +273,7 @@ class Nodes(Controller):
         heard = self._heard.setdefault(key.name, now)
         pods = self._pods.store.select(BY_NODE, key.name) if ready_status(node) != "True" else ()
         lasting = self._lasting.get(key.name, LEASE_SECONDS)
-        seen = Observed(
+        seen = ObservedNode(
             node=node,
             silence=now - heard,
             lease_seconds=lasting,

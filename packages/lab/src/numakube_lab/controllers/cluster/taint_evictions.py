@@ -13,7 +13,13 @@ from numakube.api.affinity_and_taints import tolerates
 from numakube.kube import ObjectKey, key_of, reference_to
 from numakube.kube.catalog import NODES, PODS
 from numakube_lab.controllers.cluster.node_lifecycle import BY_NODE, node_of
-from numakube_lab.controllers.common.controller_loop import NOTHING, Controller, Delete, Note, Plan
+from numakube_lab.controllers.common.controller_loop import (
+    NOTHING,
+    Delete,
+    LabController,
+    Note,
+    ObjectPlan,
+)
 from numakube_lab.controllers.common.pod_states import NO_EXECUTE, is_terminating, time_of
 
 if TYPE_CHECKING:
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
     from numakube.kube import EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 def no_execute_taints(node: Node) -> tuple[Taint, ...]:
@@ -53,7 +59,7 @@ def seconds_to_eviction(
     return min(waits, default=None)
 
 
-def reconcile(pod: Pod, node: Node, now: datetime) -> Plan:
+def reconcile(pod: Pod, node: Node, now: datetime) -> ObjectPlan:
     """Decide whether *pod* has to leave *node*."""
     if is_terminating(pod):
         return NOTHING
@@ -61,10 +67,10 @@ def reconcile(pod: Pod, node: Node, now: datetime) -> Plan:
     if wait is None:
         return NOTHING
     if wait > 0:
-        return Plan((), wait)
+        return ObjectPlan((), wait)
     about = reference_to(PODS, pod)
     message = f"Marking for deletion Pod {key_of(pod)}"
-    return Plan(
+    return ObjectPlan(
         (
             Note(about=about, reason="TaintManagerEviction", message=message),
             Delete(resource=PODS, key=key_of(pod), uid=pod.metadata.uid),
@@ -72,12 +78,12 @@ def reconcile(pod: Pod, node: Node, now: datetime) -> Plan:
     )
 
 
-class TaintEvictions(Controller):
+class TaintEvictions(LabController):
     """Looks after the pods on tainted nodes."""
 
     name: ClassVar[str] = "taint-eviction-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._nodes = cluster.mirror(NODES)
         self._pods = cluster.mirror(PODS)
@@ -88,7 +94,7 @@ class TaintEvictions(Controller):
         self.follow(self._nodes, self._pods_on)
         self.follow(self._pods, self._if_tainted)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide about one pod."""
         pod = self._pods.get(key)
         node = self._nodes.get(ObjectKey("", pod.spec.node_name)) if pod else None

@@ -96,7 +96,7 @@ Action: TypeAlias = Create | PlannedChange | Delete | Note
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ObjectPlan:
     """What to do about an object, in order.
 
     Attributes:
@@ -109,7 +109,7 @@ class Plan:
     then: Callable[[Sequence[Any]], Iterable[Action]] | None = None
 
 
-NOTHING = Plan()
+NOTHING = ObjectPlan()
 
 
 def differences(old: msgspec.Struct, new: msgspec.Struct) -> Document:
@@ -168,13 +168,13 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
-class Controller(ABC):
+class LabController(ABC):
     """Looks after the objects of one kind."""
 
     name: ClassVar[str]
     workers: ClassVar[int] = WORKERS
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         self.cluster = cluster
         self.clock = cluster.clock
         self.queue: WorkQueue[ObjectKey] = WorkQueue(clock=cluster.clock)
@@ -189,7 +189,7 @@ class Controller(ABC):
         """Subscribe to what concerns this controller's objects, with `follow`."""
 
     @abstractmethod
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about the object with this key, which may be gone."""
 
     def needs_work(self, key: ObjectKey) -> bool:
@@ -209,7 +209,7 @@ class Controller(ABC):
             self._unsubscribe.clear()
 
     def follow(
-        self, mirror: Mirror[T], keys: Callable[[T], Iterable[ObjectKey]] | None = None
+        self, mirror: ResourceMirror[T], keys: Callable[[T], Iterable[ObjectKey]] | None = None
     ) -> None:
         """Look again at the objects that a change of *mirror* concerns: itself by default."""
         concerned: Callable[[T], Iterable[ObjectKey]] = keys or (lambda obj: (key_of(obj),))
@@ -262,7 +262,7 @@ class Controller(ABC):
         self._held.discard(key)
         self.queue.add(key)
 
-    async def _perform(self, plan: Plan) -> None:
+    async def _perform(self, plan: ObjectPlan) -> None:
         """Act, then wait until the mirrors show it."""
         done: list[_Done] = []
         try:
@@ -406,7 +406,7 @@ It is then cut off from the server, and what it does next is refused if it rests
 """
 
 
-class Mirror(Generic[Mirrored]):
+class ResourceMirror(Generic[Mirrored]):
     """The objects of one resource, as the server last told of them."""
 
     def __init__(self, client: Client, resource: Resource[Mirrored]) -> None:
@@ -470,7 +470,7 @@ class Mirror(Generic[Mirrored]):
             waiter.set()
 
 
-class Cluster:
+class MirroredCluster:
     """The mirrors of the resources that controllers asked for, and the client to change them.
 
     Attributes:
@@ -482,17 +482,17 @@ class Cluster:
         self.client = client
         self.report_seconds = report_seconds
         self.clock = client.clock
-        self._mirrors: dict[tuple[str, str], Mirror[Any]] = {}
+        self._mirrors: dict[tuple[str, str], ResourceMirror[Any]] = {}
 
-    def mirror(self, resource: Resource[Mirrored]) -> Mirror[Mirrored]:
+    def mirror(self, resource: Resource[Mirrored]) -> ResourceMirror[Mirrored]:
         """Return the mirror of *resource*; ask before `run`."""
         name = (resource.group, resource.plural)
-        mirror: Mirror[Mirrored] | None = self._mirrors.get(name)
+        mirror: ResourceMirror[Mirrored] | None = self._mirrors.get(name)
         if mirror is None:
-            mirror = self._mirrors[name] = Mirror(self.client, resource)
+            mirror = self._mirrors[name] = ResourceMirror(self.client, resource)
         return mirror
 
-    def find(self, resource: Resource[Any]) -> Mirror[Any] | None:
+    def find(self, resource: Resource[Any]) -> ResourceMirror[Any] | None:
         """Return the mirror of *resource*, if there is one."""
         return self._mirrors.get((resource.group, resource.plural))
 

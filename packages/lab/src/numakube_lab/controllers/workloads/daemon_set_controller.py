@@ -26,11 +26,11 @@ from numakube.kube.catalog import NODES, PODS
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
     Create,
     Delete,
+    LabController,
     Note,
-    Plan,
+    ObjectPlan,
     soonest,
     status_change,
 )
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.pod import PodSpec
     from numakube.kube import Document, EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 _PREFIX: Final = "node.kubernetes.io/"
@@ -88,7 +88,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DaemonVerdict:
     """Whether a node is to have the daemon.
 
     Attributes:
@@ -100,14 +100,14 @@ class Verdict:
     stays: bool
 
 
-def verdict_on(node: Node, spec: PodSpec) -> Verdict:
+def verdict_on(node: Node, spec: PodSpec) -> DaemonVerdict:
     """Tell whether a daemon with *spec* (see `pod_spec`) belongs on *node*."""
     if not is_wanted_node(spec, node):
-        return Verdict(runs=False, stays=False)
+        return DaemonVerdict(runs=False, stays=False)
     if untolerated(node.spec.taints, spec.tolerations) is None:
-        return Verdict(runs=True, stays=True)
+        return DaemonVerdict(runs=True, stays=True)
     evicts = untolerated(node.spec.taints, spec.tolerations, (NO_EXECUTE,)) is not None
-    return Verdict(runs=False, stays=not evicts)
+    return DaemonVerdict(runs=False, stays=not evicts)
 
 
 def pod_spec(daemon_set: DaemonSet) -> PodSpec:
@@ -173,7 +173,7 @@ LONGEST_PAUSE: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedDaemonSet:
     """A daemon set and its surroundings.
 
     Attributes:
@@ -191,7 +191,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedDaemonSet) -> ObjectPlan:
     """Decide what to do about a daemon set."""
     daemon_set = seen.daemon_set
     if daemon_set.spec.selector == LabelSelector():
@@ -206,7 +206,7 @@ def reconcile(seen: Observed) -> Plan:
         owner_is_going=going,
     )
     if claimed.changes:
-        return Plan(claimed.changes)
+        return ObjectPlan(claimed.changes)
     if going:
         return NOTHING
     latest = latest_revision(
@@ -217,25 +217,25 @@ def reconcile(seen: Observed) -> Plan:
         seen.revisions,
     )
     if latest.actions:
-        return Plan(latest.actions)
-    look = _Look(seen, claimed.objects, latest.hash)
+        return ObjectPlan(latest.actions)
+    look = _DaemonSetLook(seen, claimed.objects, latest.hash)
     actions = look.manage() or look.update()
     live = {latest.hash, *(pod.metadata.labels.get(HASH_LABEL, "") for pod in claimed.objects)}
     limit = daemon_set.spec.revision_history_limit
     cleaning = () if actions else surplus_revisions(seen.revisions, live, limit)
-    return Plan((*actions, *cleaning, *look.report()), look.wait())
+    return ObjectPlan((*actions, *cleaning, *look.report()), look.wait())
 
 
-class _Look:
+class _DaemonSetLook:
     """One look at a daemon set: its pods by node, and what is to be done about them."""
 
-    def __init__(self, seen: Observed, pods: Sequence[Pod], latest: str) -> None:
+    def __init__(self, seen: ObservedDaemonSet, pods: Sequence[Pod], latest: str) -> None:
         self._seen = seen
         self._set = seen.daemon_set
         self._latest = latest
         self._by_node = _by_node(pods)
         spec = pod_spec(seen.daemon_set)
-        self._verdicts: dict[str, Verdict] = {
+        self._verdicts: dict[str, DaemonVerdict] = {
             node.metadata.name: verdict_on(node, spec) for node in seen.nodes
         }
 
@@ -446,12 +446,12 @@ class _Failures:
     until: float = 0.0
 
 
-class DaemonSets(Controller):
+class DaemonSets(LabController):
     """Looks after all daemon sets."""
 
     name: ClassVar[str] = "daemonset-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._sets = cluster.mirror(DAEMON_SETS)
         self._pods = cluster.mirror(PODS)
@@ -467,7 +467,7 @@ class DaemonSets(Controller):
         self.follow(self._pods, self._concerned)
         self.follow(self._nodes, self._all_if_it_matters)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one daemon set."""
         daemon_set = self._sets.get(key)
         if daemon_set is None:
@@ -475,7 +475,7 @@ class DaemonSets(Controller):
             return NOTHING
         pods = self._pods.managed_by(daemon_set.metadata.uid)
         return reconcile(
-            Observed(
+            ObservedDaemonSet(
                 daemon_set=daemon_set,
                 nodes=tuple(self._nodes.store.values()),
                 pods=pods,

@@ -25,9 +25,9 @@ from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
     Delete,
-    Plan,
+    LabController,
+    ObjectPlan,
     PlannedChange,
     status_change,
 )
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube import EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 AVAILABLE: Final = "Available"
@@ -252,7 +252,7 @@ def with_condition(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedDeployment:
     """A deployment and its surroundings.
 
     Attributes:
@@ -270,7 +270,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedDeployment) -> ObjectPlan:
     """Decide what to do about a deployment."""
     deployment = seen.deployment
     if deployment.spec.selector == LabelSelector():
@@ -284,14 +284,14 @@ def reconcile(seen: Observed) -> Plan:
         owner_is_going=deployment.metadata.deletion_timestamp is not None,
     )
     if claimed.changes:
-        return Plan(claimed.changes)
+        return ObjectPlan(claimed.changes)
     rollout = _Rollout(seen, claimed.objects)
     if deployment.metadata.deletion_timestamp is not None:
         return rollout.report(counting_only=True)
     conditions = paused_or_resumed(deployment, seen.now)
     if conditions is not None:
         status = msgspec.structs.replace(deployment.status, conditions=conditions)
-        return Plan(rollout.status_change(status))
+        return ObjectPlan(rollout.status_change(status))
     if deployment.spec.paused or rollout.was_resized():
         return rollout.resize()
     if deployment.spec.strategy.type == "Recreate":
@@ -302,7 +302,7 @@ def reconcile(seen: Observed) -> Plan:
 class _Rollout:
     """One look at a deployment: its replica sets, told apart, and the steps that may follow."""
 
-    def __init__(self, seen: Observed, owned: Sequence[ReplicaSet]) -> None:
+    def __init__(self, seen: ObservedDeployment, owned: Sequence[ReplicaSet]) -> None:
         self._seen = seen
         self._deployment = seen.deployment
         self._all = sets.oldest_first(owned)
@@ -312,7 +312,7 @@ class _Rollout:
 
     # The three courses.
 
-    def roll(self) -> Plan:
+    def roll(self) -> ObjectPlan:
         """Go on with a rolling update."""
         if self._new is None:
             return self._create(
@@ -321,7 +321,7 @@ class _Rollout:
                 )
             )
         if updates := self._updates(self._new):
-            return Plan(updates)
+            return ObjectPlan(updates)
         total = sum(replica_set.spec.replicas for replica_set in self._all)
         wanted = deployment_sets.new_size(self._new.spec.replicas, total, self._limits)
         if wanted != self._new.spec.replicas:
@@ -330,10 +330,10 @@ class _Rollout:
         smaller = deployment_sets.shrink_old(active, _size(self._new), self._limits)
         return self._then_report(self._resized(smaller))
 
-    def recreate(self) -> Plan:
+    def recreate(self) -> ObjectPlan:
         """Go on with an update that first ends all old pods."""
         if self._new is not None and (updates := self._updates(self._new)):
-            return Plan(updates)
+            return ObjectPlan(updates)
         ending = {
             replica_set.metadata.name: 0
             for replica_set in self._old
@@ -348,10 +348,10 @@ class _Rollout:
         wanted = self._limits.replicas
         return self._then_report(self._resized({self._new.metadata.name: wanted}))
 
-    def resize(self) -> Plan:
+    def resize(self) -> ObjectPlan:
         """Bring the replica sets to the deployment's size without going on with any update."""
         if self._new is not None and (updates := self._updates(self._new)):
-            return Plan(updates)
+            return ObjectPlan(updates)
         return self._then_report(self._resized(self._resizing()), counting_only=True)
 
     def was_resized(self) -> bool:
@@ -367,7 +367,7 @@ class _Rollout:
 
     # What they consist of.
 
-    def _create(self, replicas: int) -> Plan:
+    def _create(self, replicas: int) -> ObjectPlan:
         """Create the new replica set, under a name that is free."""
         deployment, now = self._deployment, self._seen.now
         name = sets.set_name(deployment)
@@ -376,7 +376,7 @@ class _Rollout:
             replica_set.metadata.name == name for replica_set in self._all
         ):
             collisions = (status.collision_count or 0) + 1
-            return Plan(
+            return ObjectPlan(
                 self.status_change(msgspec.structs.replace(status, collision_count=collisions))
             )
         made = sets.creation(deployment, self._old, replicas=replicas, most=self._limits.most)
@@ -387,7 +387,7 @@ class _Rollout:
             f'Created new replica set "{name}"',
             now,
         )
-        return Plan((*made, *self._told(conditions)))
+        return ObjectPlan((*made, *self._told(conditions)))
 
     def _updates(self, new: ReplicaSet) -> tuple[Action, ...]:
         """Bring what the new replica set and its deployment say of each other up to date."""
@@ -453,11 +453,13 @@ class _Rollout:
 
     # What is said of it.
 
-    def report(self, *, counting_only: bool = False) -> Plan:
+    def report(self, *, counting_only: bool = False) -> ObjectPlan:
         """Report the state; remove replica sets of long ago if all is done."""
         return self._then_report((), counting_only=counting_only)
 
-    def _then_report(self, actions: tuple[Action, ...], *, counting_only: bool = False) -> Plan:
+    def _then_report(
+        self, actions: tuple[Action, ...], *, counting_only: bool = False
+    ) -> ObjectPlan:
         status = counted(
             self._deployment,
             self._new,
@@ -471,7 +473,7 @@ class _Rollout:
         cleaning: tuple[Action, ...] = ()
         if not actions and is_complete(self._deployment, status):
             cleaning = self._cleaning()
-        return Plan((*actions, *cleaning, *self.status_change(status)), wait)
+        return ObjectPlan((*actions, *cleaning, *self.status_change(status)), wait)
 
     def _cleaning(self) -> tuple[Delete, ...]:
         """Return the deletion of the oldest revisions beyond the limit that have no pods."""
@@ -523,12 +525,12 @@ def _is_saturated(new: ReplicaSet, wanted: int) -> bool:
     return new.spec.replicas == wanted == desired == new.status.available_replicas
 
 
-class Deployments(Controller):
+class Deployments(LabController):
     """Looks after all deployments."""
 
     name: ClassVar[str] = "deployment-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._deployments = cluster.mirror(DEPLOYMENTS)
         self._sets = cluster.mirror(REPLICA_SETS)
@@ -540,7 +542,7 @@ class Deployments(Controller):
         self.follow(self._sets, self._concerned)
         self.follow(self._pods, self._waiting_for_the_end_of)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one deployment."""
         deployment = self._deployments.get(key)
         if deployment is None:
@@ -549,7 +551,7 @@ class Deployments(Controller):
         mine = {replica_set.metadata.name for replica_set in owned}
         neighbours = self._sets.in_namespace(key.namespace)
         return reconcile(
-            Observed(
+            ObservedDeployment(
                 deployment=deployment,
                 sets=owned,
                 orphans=self._sets.orphans_in(key.namespace),

@@ -16,7 +16,12 @@ from numakube.api.selectors import selects
 from numakube.kube import ObjectKey, key_of
 from numakube.kube.catalog import PODS
 from numakube.values.times import format_time
-from numakube_lab.controllers.common.controller_loop import NOTHING, Controller, Plan, status_change
+from numakube_lab.controllers.common.controller_loop import (
+    NOTHING,
+    LabController,
+    ObjectPlan,
+    status_change,
+)
 from numakube_lab.controllers.common.pod_states import is_active, is_ready, time_of
 from numakube_lab.controllers.object_types import (
     DEPLOYMENTS,
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from numakube.api.meta import OwnerReference
     from numakube.api.pod import Pod
     from numakube.kube import EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster, Owned
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster, Owned
     from numakube_lab.controllers.object_types import IntOrPercent
 
 DELETION_TIMEOUT: Final = 120.0
@@ -42,7 +47,7 @@ DELETION_TIMEOUT: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedBudget:
     """A budget and its pods.
 
     Attributes:
@@ -58,7 +63,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedBudget) -> ObjectPlan:
     """Decide what a budget allows."""
     budget = seen.budget
     disrupted, again = _disrupted(seen)
@@ -86,10 +91,10 @@ def reconcile(seen: Observed) -> Plan:
         )
     version = budget.metadata.resource_version
     key = key_of(budget)
-    return Plan(status_change(DISRUPTION_BUDGETS, key, version, budget.status, status), again)
+    return ObjectPlan(status_change(DISRUPTION_BUDGETS, key, version, budget.status, status), again)
 
 
-def _expected(seen: Observed) -> tuple[int, int] | str:
+def _expected(seen: ObservedBudget) -> tuple[int, int] | str:
     """Return how many pods there should be and must stay; or why that is not known."""
     least, most_lost = seen.budget.spec.min_available, seen.budget.spec.max_unavailable
     if most_lost is None and isinstance(least, int):
@@ -106,7 +111,7 @@ def _rounded_up(part: IntOrPercent, whole: int) -> int:
     return share_of(part, whole, round_up=True)
 
 
-def _disrupted(seen: Observed) -> tuple[dict[str, str], float | None]:
+def _disrupted(seen: ObservedBudget) -> tuple[dict[str, str], float | None]:
     """Return the evicted pods that have yet to go, and when to stop waiting for the next."""
     kept: dict[str, str] = {}
     waits: list[float] = []
@@ -123,7 +128,7 @@ def _disrupted(seen: Observed) -> tuple[dict[str, str], float | None]:
 
 
 def _conditions(
-    seen: Observed, status: str, reason: str, message: str
+    seen: ObservedBudget, status: str, reason: str, message: str
 ) -> tuple[DisruptionBudgetCondition, ...]:
     budget = seen.budget
     kind = "DisruptionAllowed"
@@ -140,12 +145,12 @@ def _conditions(
     return (*(each for each in budget.status.conditions if each.type != kind), new)
 
 
-class DisruptionBudgets(Controller):
+class DisruptionBudgets(LabController):
     """Looks after all pod disruption budgets."""
 
     name: ClassVar[str] = "disruption-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._budgets = cluster.mirror(DISRUPTION_BUDGETS)
         self._pods = cluster.mirror(PODS)
@@ -161,7 +166,7 @@ class DisruptionBudgets(Controller):
         self.follow(self._replica_sets, self._neighbours)
         self.follow(self._stateful_sets, self._neighbours)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what one budget allows."""
         budget = self._budgets.get(key)
         if budget is None or budget.metadata.deletion_timestamp is not None:
@@ -180,7 +185,7 @@ class DisruptionBudgets(Controller):
             else:
                 scales[scale[0]] = scale[1]
         return reconcile(
-            Observed(
+            ObservedBudget(
                 budget=budget,
                 pods=pods,
                 scales=scales,

@@ -24,11 +24,11 @@ from numakube.kube.catalog import PODS
 from numakube.values.times import format_time
 from numakube_lab.controllers.common.controller_loop import (
     Action,
-    Controller,
     Create,
     Delete,
+    LabController,
     Note,
-    Plan,
+    ObjectPlan,
     PlannedChange,
     soonest,
     status_change,
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube import Document, EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
@@ -205,7 +205,7 @@ _INTERIM: Final = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedJob:
     """A job and its pods."""
 
     job: Job
@@ -213,7 +213,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedJob) -> ObjectPlan:
     """Decide what to do about a job."""
     job, now = seen.job, seen.now
     if finished_at(job) is not None:
@@ -230,7 +230,7 @@ def reconcile(seen: Observed) -> Plan:
     version = job.metadata.resource_version
     reported = status_change(JOBS, key_of(job), version, job.status, status)
     wait = soonest((wait, _until_deadline(job, now)))
-    return Plan((*counts.releases, *scaling, *reported, *(notes if reported else ())), wait)
+    return ObjectPlan((*counts.releases, *scaling, *reported, *(notes if reported else ())), wait)
 
 
 def finished_at(job: Job) -> datetime | None:
@@ -239,23 +239,23 @@ def finished_at(job: Job) -> datetime | None:
     return time_of(end.last_transition_time) if end else None
 
 
-def _after_the_end(seen: Observed) -> Plan:
+def _after_the_end(seen: ObservedJob) -> ObjectPlan:
     """Let go of what is left, and delete the job itself when its time has come."""
     job = seen.job
     releases = count(job, seen.pods).releases
     ended, keep = finished_at(job), job.spec.ttl_seconds_after_finished
     if ended is None or keep is None:
-        return Plan(releases)
+        return ObjectPlan(releases)
     left = (ended + timedelta(seconds=keep) - seen.now).total_seconds()
     if left > 0:
-        return Plan(releases, left)
+        return ObjectPlan(releases, left)
     deletion = Delete(
         resource=JOBS, key=key_of(job), uid=job.metadata.uid, propagation="Foreground"
     )
-    return Plan((*releases, deletion))
+    return ObjectPlan((*releases, deletion))
 
 
-def _verdict(job: Job, counts: Counts, seen: Observed) -> JobCondition | None:
+def _verdict(job: Job, counts: Counts, seen: ObservedJob) -> JobCondition | None:
     """Return the outcome of *job*, if it is clear."""
     now = seen.now
     if counts.failed > job.spec.backoff_limit or _restarts_exceed(job, counts):
@@ -298,7 +298,7 @@ def _until_deadline(job: Job, now: datetime) -> float | None:
 
 
 def _scaling(
-    seen: Observed, counts: Counts, verdict: JobCondition | None
+    seen: ObservedJob, counts: Counts, verdict: JobCondition | None
 ) -> tuple[tuple[Action, ...], float | None]:
     """Return what brings the number of running pods nearer to the wanted one, and when more may."""
     job, active = seen.job, counts.active
@@ -324,7 +324,7 @@ def _wanted(job: Job, counts: Counts, verdict: JobCondition | None) -> int:
     return min(job.spec.parallelism, job.spec.completions - counts.succeeded)
 
 
-def _pause(seen: Observed) -> float | None:
+def _pause(seen: ObservedJob) -> float | None:
     """Return how long to wait after the last failures before another pod is tried."""
     last_success = max((_ended(pod, seen.now) for pod in seen.pods if has_succeeded(pod)),
                        default=None)  # fmt: skip
@@ -397,7 +397,7 @@ def _indexed_spec(spec: Document, job: Job, index: int) -> Document:
 
 
 def _status(
-    seen: Observed, counts: Counts, verdict: JobCondition | None
+    seen: ObservedJob, counts: Counts, verdict: JobCondition | None
 ) -> tuple[JobStatus, tuple[Note, ...]]:
     job, now = seen.job, seen.now
     status = msgspec.structs.replace(
@@ -481,12 +481,12 @@ def _condition(
     )
 
 
-class Jobs(Controller):
+class Jobs(LabController):
     """Looks after all jobs."""
 
     name: ClassVar[str] = "job-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._jobs = cluster.mirror(JOBS)
         self._pods = cluster.mirror(PODS)
@@ -496,14 +496,14 @@ class Jobs(Controller):
         self.follow(self._jobs)
         self.follow(self._pods, _jobs_of)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one job."""
         job = self._jobs.get(key)
         strays = self._strays(key, job)
         if job is None:
-            return Plan(strays)
+            return ObjectPlan(strays)
         pods = self._pods.managed_by(job.metadata.uid)
-        plan = reconcile(Observed(job=job, pods=pods, now=self.clock.now()))
+        plan = reconcile(ObservedJob(job=job, pods=pods, now=self.clock.now()))
         return replace(plan, actions=(*strays, *plan.actions))
 
     def _strays(self, key: ObjectKey, job: Job | None) -> tuple[Action, ...]:

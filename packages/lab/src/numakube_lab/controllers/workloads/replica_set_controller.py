@@ -24,10 +24,10 @@ from numakube.kube.catalog import PODS
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
     Create,
     Delete,
-    Plan,
+    LabController,
+    ObjectPlan,
     soonest,
     status_change,
 )
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube import EventRecorder, ObjectKey
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 T = TypeVar("T", int, str)
@@ -149,7 +149,7 @@ BURST: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedReplicaSet:
     """A replica set and its surroundings.
 
     Attributes:
@@ -165,7 +165,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedReplicaSet) -> ObjectPlan:
     """Decide what to do about a replica set."""
     rs = seen.replica_set
     going = rs.metadata.deletion_timestamp is not None
@@ -182,10 +182,10 @@ def reconcile(seen: Observed) -> Plan:
     status, wait = _status(rs, active, seen.now)
     version = rs.metadata.resource_version
     reported = status_change(REPLICA_SETS, key_of(rs), version, rs.status, status)
-    return Plan((*claimed.changes, *scaling, *reported), wait)
+    return ObjectPlan((*claimed.changes, *scaling, *reported), wait)
 
 
-def _scaling(seen: Observed, active: Sequence[Pod]) -> tuple[Action, ...]:
+def _scaling(seen: ObservedReplicaSet, active: Sequence[Pod]) -> tuple[Action, ...]:
     """Return what brings the number of pods nearer to the wanted one."""
     rs = seen.replica_set
     told = reference_to(REPLICA_SETS, rs)
@@ -224,12 +224,12 @@ def _status(
     return status, soonest(wait for wait in waits if wait)
 
 
-class ReplicaSets(Controller):
+class ReplicaSets(LabController):
     """Looks after all replica sets."""
 
     name: ClassVar[str] = "replicaset-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._sets = cluster.mirror(REPLICA_SETS)
         self._pods = cluster.mirror(PODS)
@@ -239,12 +239,12 @@ class ReplicaSets(Controller):
         self.follow(self._sets)
         self.follow(self._pods, self._concerned)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one replica set."""
         rs = self._sets.get(key)
         if rs is None:
             return NOTHING
-        seen = Observed(
+        seen = ObservedReplicaSet(
             replica_set=rs,
             pods=self._pods.managed_by(rs.metadata.uid),
             orphans=self._pods.orphans_in(key.namespace),

@@ -23,10 +23,10 @@ from numakube.kube.catalog import PERSISTENT_VOLUME_CLAIMS, PODS
 from numakube_lab.controllers.common.controller_loop import (
     NOTHING,
     Action,
-    Controller,
     Create,
     Delete,
-    Plan,
+    LabController,
+    ObjectPlan,
     soonest,
     status_change,
 )
@@ -45,7 +45,7 @@ from numakube_lab.controllers.object_types import (
     CONTROLLER_REVISIONS,
     STATEFUL_SETS,
     ControllerRevision,
-    Metadata,
+    MetadataObject,
     RollingUpdate,
     StatefulSet,
     StatefulSetStatus,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kube import Document, EventRecorder
-    from numakube_lab.controllers.common.controller_loop import Cluster
+    from numakube_lab.controllers.common.controller_loop import MirroredCluster
 
 
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
@@ -143,11 +143,11 @@ def _volumes(stateful_set: StatefulSet, spec: Document, ordinal: int) -> list[Do
     return [*claimed.values(), *others]
 
 
-CLAIMS = PERSISTENT_VOLUME_CLAIMS.decoded_as(Metadata)
+CLAIMS = PERSISTENT_VOLUME_CLAIMS.decoded_as(MetadataObject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class ObservedStatefulSet:
     """A stateful set and its surroundings.
 
     Attributes:
@@ -164,7 +164,7 @@ class Observed:
     now: datetime
 
 
-def reconcile(seen: Observed) -> Plan:
+def reconcile(seen: ObservedStatefulSet) -> ObjectPlan:
     """Decide what to do about a stateful set."""
     stateful_set = seen.stateful_set
     if stateful_set.spec.selector == LabelSelector():
@@ -179,7 +179,7 @@ def reconcile(seen: Observed) -> Plan:
         owner_is_going=going,
     )
     if claimed.changes:
-        return Plan(claimed.changes)
+        return ObjectPlan(claimed.changes)
     latest = latest_revision(
         STATEFUL_SETS,
         stateful_set,
@@ -188,13 +188,13 @@ def reconcile(seen: Observed) -> Plan:
         seen.revisions,
     )
     if latest.actions and not going:
-        return Plan(latest.actions)
+        return ObjectPlan(latest.actions)
     look = _Look(seen, claimed.objects, latest)
     actions = () if going else look.step()
     live = {latest.name, look.current, *(_revision(pod) for pod in claimed.objects)}
     limit = stateful_set.spec.revision_history_limit
     cleaning = () if actions or going else surplus_revisions(seen.revisions, live, limit)
-    return Plan((*actions, *cleaning, *look.report()), look.wait())
+    return ObjectPlan((*actions, *cleaning, *look.report()), look.wait())
 
 
 class _Look:
@@ -204,7 +204,7 @@ class _Look:
         current: the name of the revision that pods are at until they are updated.
     """
 
-    def __init__(self, seen: Observed, pods: Sequence[Pod], latest: Latest) -> None:
+    def __init__(self, seen: ObservedStatefulSet, pods: Sequence[Pod], latest: Latest) -> None:
         self._seen = seen
         self._set = seen.stateful_set
         self._latest = latest
@@ -343,12 +343,12 @@ def _revision(pod: Pod) -> str:
     return pod.metadata.labels.get(HASH_LABEL, "")
 
 
-class StatefulSets(Controller):
+class StatefulSets(LabController):
     """Looks after all stateful sets."""
 
     name: ClassVar[str] = "statefulset-controller"
 
-    def __init__(self, cluster: Cluster, *, recorder: EventRecorder | None = None) -> None:
+    def __init__(self, cluster: MirroredCluster, *, recorder: EventRecorder | None = None) -> None:
         super().__init__(cluster, recorder=recorder)
         self._sets = cluster.mirror(STATEFUL_SETS)
         self._pods = cluster.mirror(PODS)
@@ -361,7 +361,7 @@ class StatefulSets(Controller):
         self.follow(self._revisions, lambda each: owner_key(each, "StatefulSet"))
         self.follow(self._pods, self._concerned)
 
-    def plan(self, key: ObjectKey) -> Plan:
+    def plan(self, key: ObjectKey) -> ObjectPlan:
         """Decide what to do about one stateful set."""
         stateful_set = self._sets.get(key)
         if stateful_set is None:
@@ -369,7 +369,7 @@ class StatefulSets(Controller):
         uid = stateful_set.metadata.uid
         claims = self._claims.in_namespace(key.namespace)
         return reconcile(
-            Observed(
+            ObservedStatefulSet(
                 stateful_set=stateful_set,
                 pods=self._pods.managed_by(uid),
                 orphans=self._pods.orphans_in(key.namespace),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from kube_lab_server.kinds.kind_rules import Refused
+from kube_lab_server.kinds.kind_rules import AdmissionRefused
 from kube_lab_server.kinds.node_checks import merge_tolerations
 from numakube.api import pod_resources as rules
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
@@ -30,13 +30,13 @@ _WRONG_OVERHEAD: Final = (
 )
 
 
-def set_priority(pod: Json, view: ClusterView) -> Refused | None:
+def set_priority(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give a pod the priority of its class, or of the default class."""
     spec = pod["spec"]
     name = spec.get("priorityClassName") or ""
     found = view.get("scheduling.k8s.io", "PriorityClass", name) if name else _default_class(view)
     if name and found is None:
-        return Refused(f"no PriorityClass with name {name} was found")
+        return AdmissionRefused(f"no PriorityClass with name {name} was found")
     if found is not None:
         spec["priorityClassName"] = found["metadata"]["name"]
     priority = (found or {}).get("value") or 0
@@ -61,8 +61,8 @@ def _default_class(view: ClusterView) -> Json | None:
     return min(defaults, key=lambda found: found.get("value") or 0, default=None)
 
 
-def _computed(what: str, given: object, computed: object) -> Refused:
-    return Refused(
+def _computed(what: str, given: object, computed: object) -> AdmissionRefused:
+    return AdmissionRefused(
         f"the {what} ({given}) must not be provided in pod spec; priority admission controller "
         f"computed {computed} from the given PriorityClass name"
     )
@@ -75,7 +75,7 @@ def keep_priority(new: Json, old: Json) -> None:
             new["spec"][field] = old["spec"][field]
 
 
-def add_tolerations(pod: Json, view: ClusterView) -> Refused | None:
+def add_tolerations(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Let a pod stay for some minutes on a node that is not ready or unreachable."""
     del view
     spec = pod["spec"]
@@ -103,7 +103,7 @@ def _tolerates(tolerations: Sequence[Json], key: str) -> bool:
     )
 
 
-def set_runtime_class(pod: Json, view: ClusterView) -> Refused | None:
+def set_runtime_class(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Give a pod the overhead and the placement of its runtime class."""
     spec = pod["spec"]
     found, refused = _runtime_class(spec, view)
@@ -113,19 +113,19 @@ def set_runtime_class(pod: Json, view: ClusterView) -> Refused | None:
         fixed = overhead.get("podFixed") or {}
         given = spec.get("overhead")
         if given and _amounts(given) != _amounts(fixed):
-            return Refused(_WRONG_OVERHEAD)
+            return AdmissionRefused(_WRONG_OVERHEAD)
         spec["overhead"] = dict(fixed)
     scheduling = found.get("scheduling")
     return None if scheduling is None else _merge_scheduling(spec, scheduling)
 
 
-def _runtime_class(spec: Json, view: ClusterView) -> tuple[Json | None, Refused | None]:
+def _runtime_class(spec: Json, view: ClusterView) -> tuple[Json | None, AdmissionRefused | None]:
     name = spec.get("runtimeClassName")
     if name is None:
         return None, None
     found = view.get("node.k8s.io", "RuntimeClass", name)
     if found is None:
-        return None, Refused(f"pod rejected: RuntimeClass {go_quote(name)} not found")
+        return None, AdmissionRefused(f"pod rejected: RuntimeClass {go_quote(name)} not found")
     return found, None
 
 
@@ -133,11 +133,11 @@ def _amounts(listed: dict[str, str]) -> Amounts:
     return {name: parse_quantity(text) for name, text in listed.items()}
 
 
-def _merge_scheduling(spec: Json, scheduling: Json) -> Refused | None:
+def _merge_scheduling(spec: Json, scheduling: Json) -> AdmissionRefused | None:
     selector = dict(spec.get("nodeSelector") or {})
     for key, value in (scheduling.get("nodeSelector") or {}).items():
         if selector.get(key, value) != value:
-            return Refused(
+            return AdmissionRefused(
                 f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
                 f"pod.spec.nodeSelector[{key}] = {selector[key]}"
             )
@@ -150,7 +150,7 @@ def _merge_scheduling(spec: Json, scheduling: Json) -> Refused | None:
     return None
 
 
-def check_overhead(pod: Json, view: ClusterView) -> Refused | None:
+def check_overhead(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Refuse an overhead that is not the one of the pod's runtime class."""
     spec = pod["spec"]
     found, refused = _runtime_class(spec, view)
@@ -160,9 +160,9 @@ def check_overhead(pod: Json, view: ClusterView) -> Refused | None:
     given = spec.get("overhead")
     if overhead is None:
         rule = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
-        return None if given is None else Refused(rule)
+        return None if given is None else AdmissionRefused(rule)
     same = _amounts(given or {}) == _amounts(overhead.get("podFixed") or {})
-    return None if same else Refused(_WRONG_OVERHEAD)
+    return None if same else AdmissionRefused(_WRONG_OVERHEAD)
 
 
 def topology_labels(node_name: str, view: ClusterView) -> dict[str, str]:
@@ -172,7 +172,7 @@ def topology_labels(node_name: str, view: ClusterView) -> dict[str, str]:
     return {key: labels[key] for key in _TOPOLOGY_LABELS if key in labels}
 
 
-def copy_topology_labels(pod: Json, view: ClusterView) -> Refused | None:
+def copy_topology_labels(pod: Json, view: ClusterView) -> AdmissionRefused | None:
     """Label a pod that is created on a node with the node's zone and region."""
     if labels := topology_labels(pod["spec"].get("nodeName") or "", view):
         pod["metadata"]["labels"] = (pod["metadata"].get("labels") or {}) | labels

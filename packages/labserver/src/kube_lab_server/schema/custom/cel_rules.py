@@ -197,7 +197,7 @@ _FIELD_PATH: Final = re.compile(r"\.([^.\[\]]+)|\['((?:\\.|[^'\\])*)'\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CelRule:
     """A rule that can be applied."""
 
     source: Mapping[str, Any]
@@ -216,12 +216,12 @@ class Rule:
         return bool(self.source.get("optionalOldSelf"))
 
 
-def compile_rule(source: Mapping[str, Any], schema: Structural, *, root: bool) -> Rule:
+def compile_rule(source: Mapping[str, Any], schema: Structural, *, root: bool) -> CelRule:
     """Compile one rule of *schema*; raise `CompileError` if it cannot be used."""
     variables = rule_variables(source, schema, root=root)
     program = compile_expression(str(source["rule"]).strip(), variables)
     message = source.get("messageExpression")
-    return Rule(
+    return CelRule(
         source=source,
         program=program,
         message=compile_expression(str(message).strip(), variables) if message else None,
@@ -243,7 +243,7 @@ class RuleBook:
 
     def __init__(self, schema: Structural) -> None:
         self._schema = schema
-        self._rules: dict[int, list[Rule]] = {}
+        self._rules: dict[int, list[CelRule]] = {}
         for node, root in _nodes(schema, root=True):
             if node.rules:
                 self._rules[id(node)] = [
@@ -316,7 +316,7 @@ def _nodes(schema: Structural, *, root: bool = False) -> Iterator[tuple[Structur
             yield from _nodes(child)
 
 
-def _usable(source: Mapping[str, Any], schema: Structural, *, root: bool) -> Rule | None:
+def _usable(source: Mapping[str, Any], schema: Structural, *, root: bool) -> CelRule | None:
     """Compile a rule of a stored definition, which was found usable when it was created."""
     try:
         return compile_rule(source, schema, root=root)
@@ -343,7 +343,7 @@ def _children(
 
 
 def _apply(
-    rule: Rule, schema: Structural, value: JsonValue, old: JsonValue, path: str, budget: _Budget
+    rule: CelRule, schema: Structural, value: JsonValue, old: JsonValue, path: str, budget: _Budget
 ) -> FieldError | None:
     has_old = not isinstance(old, Unknown) and old is not None
     if rule.is_transition and not has_old and not rule.optional_old:
@@ -364,7 +364,7 @@ def _apply(
     return _error(rule, _place(rule, path), shown, detail)
 
 
-def _failure_text(error: EvaluationError, rule: Rule) -> str:
+def _failure_text(error: EvaluationError, rule: CelRule) -> str:
     if str(error).startswith("no such overload"):
         return (
             f"'{error}': call arguments did not match a supported operator, function or macro "
@@ -373,14 +373,14 @@ def _failure_text(error: EvaluationError, rule: Rule) -> str:
     return f"{error} evaluating rule: {rule.summary}"
 
 
-def _cost_text(error: CostLimitExceeded, rule: Rule) -> str:
+def _cost_text(error: CostLimitExceeded, rule: CelRule) -> str:
     return (
         f"'{error}': no further validation rules will be run due to call cost exceeds limit for "
         f"rule: {rule.summary}"
     )
 
 
-def _message(rule: Rule, bindings: dict[str, Any], budget: _Budget) -> str:
+def _message(rule: CelRule, bindings: dict[str, Any], budget: _Budget) -> str:
     if rule.message is not None:
         try:
             text = budget.evaluate(rule.message, bindings)
@@ -397,7 +397,7 @@ def _is_presentable(text: str) -> bool:
     return bool(text) and "\n" not in text and len(text.encode()) <= _MAX_MESSAGE_BYTES
 
 
-def _place(rule: Rule, path: str) -> str:
+def _place(rule: CelRule, path: str) -> str:
     below = normalized_path(str(rule.source.get("fieldPath") or ""))
     return ".".join(part for part in (path, below) if part) or "<nil>"
 
@@ -408,7 +408,7 @@ def normalized_path(field_path: str) -> str:
     return ".".join(match[1] or re.sub(r"\\(.)", r"\1", match[2]) for match in found)
 
 
-def _error(rule: Rule, path: str, value: JsonValue, detail: str) -> FieldError:
+def _error(rule: CelRule, path: str, value: JsonValue, detail: str) -> FieldError:
     match rule.source.get("reason"):
         case "FieldValueForbidden":
             return forbidden(path, detail)

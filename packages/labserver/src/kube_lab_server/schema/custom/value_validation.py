@@ -216,13 +216,13 @@ _NO_PATH: Final = "<nil>"
 
 
 @dataclass(slots=True)
-class Verdict:
+class ValueVerdict:
     """Complaints about a value, and how much of it was in order."""
 
     errors: list[FieldError] = field(default_factory=list)
     matches: int = 0
 
-    def add(self, other: Verdict) -> None:
+    def add(self, other: ValueVerdict) -> None:
         """Take over another verdict."""
         self.errors += other.errors
         self.matches += other.matches
@@ -235,13 +235,15 @@ def validate_value(
     return _validate(schema, value, path, old).errors
 
 
-def _validate(schema: Mapping[str, Any], value: JsonValue, path: str, old: JsonValue) -> Verdict:
+def _validate(
+    schema: Mapping[str, Any], value: JsonValue, path: str, old: JsonValue
+) -> ValueVerdict:
     verdict = _judge(schema, value, path, old)
-    return Verdict() if verdict.errors and is_unchanged(old, value) else verdict
+    return ValueVerdict() if verdict.errors and is_unchanged(old, value) else verdict
 
 
-def _judge(schema: Mapping[str, Any], value: JsonValue, path: str, old: JsonValue) -> Verdict:
-    verdict = Verdict()
+def _judge(schema: Mapping[str, Any], value: JsonValue, path: str, old: JsonValue) -> ValueVerdict:
+    verdict = ValueVerdict()
     if value is None:
         verdict.add(_check_type(schema, value, path))
         verdict.errors += _check_enum(schema, value, path)
@@ -304,17 +306,17 @@ def _type_of(value: JsonValue) -> str:
             return "object"
 
 
-def _check_type(schema: Mapping[str, Any], value: JsonValue, path: str) -> Verdict:
+def _check_type(schema: Mapping[str, Any], value: JsonValue, path: str) -> ValueVerdict:
     wanted, found = _types(schema), _type_of(value)
     if value is None:
         allowed = not wanted or bool(schema.get("nullable"))
-        return Verdict(matches=1) if allowed else _wrong_type(path, wanted, found)
+        return ValueVerdict(matches=1) if allowed else _wrong_type(path, wanted, found)
     if _format(schema) and isinstance(value, str | list) and not _is_numeric(wanted):
         # The server leaves such values to the check of the format, which passes over lists.
-        return Verdict(matches=1)
+        return ValueVerdict(matches=1)
     whole = isinstance(value, float) and value.is_integer() and "integer" in wanted
     if not wanted or found in wanted or whole or (found == "integer" and "number" in wanted):
-        return Verdict(matches=1)
+        return ValueVerdict(matches=1)
     return _wrong_type(path, wanted, found)
 
 
@@ -322,9 +324,9 @@ def _is_numeric(types: tuple[str, ...]) -> bool:
     return "number" in types or "integer" in types
 
 
-def _wrong_type(path: str, wanted: tuple[str, ...], found: str) -> Verdict:
+def _wrong_type(path: str, wanted: tuple[str, ...], found: str) -> ValueVerdict:
     text = f"{_bare(path)} in body must be of type {','.join(wanted)}: {go_quote(found)}"
-    return Verdict([type_invalid(_at(path), found, text)])
+    return ValueVerdict([type_invalid(_at(path), found, text)])
 
 
 def _at(path: str) -> str:
@@ -401,8 +403,8 @@ def _invalid(path: str, value: JsonValue, text: str) -> FieldError:
 
 def _check_list(
     schema: Mapping[str, Any], value: list[JsonValue], path: str, old: JsonValue
-) -> Verdict:
-    verdict = Verdict(matches=1)
+) -> ValueVerdict:
+    verdict = ValueVerdict(matches=1)
     items = schema.get("items")
     if isinstance(items, dict):
         keyed = schema.get("x-kubernetes-list-type") == "map"
@@ -428,8 +430,8 @@ def _has_repetition(value: list[JsonValue]) -> bool:
 
 def _check_object(
     schema: Mapping[str, Any], value: dict[str, JsonValue], path: str, old: JsonValue
-) -> Verdict:
-    verdict = Verdict()
+) -> ValueVerdict:
+    verdict = ValueVerdict()
     least, most = schema.get("minProperties"), schema.get("maxProperties")
     if least is not None and len(value) < least:
         text = f"should have at least {least} properties"
@@ -452,8 +454,8 @@ def _check_object(
     return verdict
 
 
-def _check_combinations(schema: Mapping[str, Any], value: JsonValue, path: str) -> Verdict:
-    verdict = Verdict()
+def _check_combinations(schema: Mapping[str, Any], value: JsonValue, path: str) -> ValueVerdict:
+    verdict = ValueVerdict()
     if alternatives := schema.get("anyOf"):
         verdict.add(_check_any(alternatives, value, path))
     if alternatives := schema.get("oneOf"):
@@ -471,36 +473,38 @@ def _whole(path: str, text: str) -> FieldError:
     return invalid(_NO_PATH, "", f"{go_quote(_bare(path))} {text}")
 
 
-def _check_any(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> Verdict:
+def _check_any(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> ValueVerdict:
     verdicts = []
     for schema in schemas:
         verdicts.append(_judge(schema, value, path, UNKNOWN))
         if not verdicts[-1].errors:
             return verdicts[-1]
-    verdict = Verdict([_whole(path, "must validate at least one schema (anyOf)")])
+    verdict = ValueVerdict([_whole(path, "must validate at least one schema (anyOf)")])
     verdict.add(_best(verdicts))
     return verdict
 
 
-def _check_one(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> Verdict:
+def _check_one(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> ValueVerdict:
     verdicts = [_judge(schema, value, path, UNKNOWN) for schema in schemas]
     valid = [verdict for verdict in verdicts if not verdict.errors]
     if len(valid) == 1:
         return valid[0]
     found = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-    verdict = Verdict([_whole(path, f"must validate one and only one schema (oneOf). {found}")])
+    verdict = ValueVerdict(
+        [_whole(path, f"must validate one and only one schema (oneOf). {found}")]
+    )
     if not valid:
         verdict.add(_best(verdicts))
     return verdict
 
 
-def _best(verdicts: list[Verdict]) -> Verdict:
+def _best(verdicts: list[ValueVerdict]) -> ValueVerdict:
     """Return the first of those failures of which most was in order."""
     return max(verdicts, key=lambda verdict: verdict.matches)
 
 
-def _check_all(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> Verdict:
-    verdict = Verdict()
+def _check_all(schemas: list[Mapping[str, Any]], value: JsonValue, path: str) -> ValueVerdict:
+    verdict = ValueVerdict()
     valid = 0
     for schema in schemas:
         one = _judge(schema, value, path, UNKNOWN)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class GroupSetting:
     """What a group is set to; ``None`` where it is left alone or the file is not there.
 
     Attributes:
@@ -42,9 +42,9 @@ class Write:
     text: str
 
 
-def read_setting(groups: Groups, group: str) -> Setting:
+def read_setting(groups: Groups, group: str) -> GroupSetting:
     """Return what a group is set to now."""
-    return Setting(
+    return GroupSetting(
         cpus=_read_set(groups, group, CPUS),
         mems=_read_set(groups, group, MEMS),
         quota=groups.read(group, groups.version.quota),
@@ -52,7 +52,7 @@ def read_setting(groups: Groups, group: str) -> Setting:
 
 
 def writes_for(
-    now: Mapping[str, Setting], wanted: Mapping[str, Setting], version: Version
+    now: Mapping[str, GroupSetting], wanted: Mapping[str, GroupSetting], version: Version
 ) -> list[Write]:
     """Return what to write so that groups are as *wanted*, in order; what is as wanted stays.
 
@@ -84,7 +84,7 @@ def _set_writes(file: str, now: Mapping[str, int], wanted: Mapping[str, int]) ->
 
 
 def _quota_writes(
-    now: Mapping[str, Setting], wanted: Mapping[str, Setting], version: Version
+    now: Mapping[str, GroupSetting], wanted: Mapping[str, GroupSetting], version: Version
 ) -> Iterator[Write]:
     groups = sorted(now.keys() & wanted.keys(), key=_depth)
     lifted: list[Write] = []
@@ -98,7 +98,7 @@ def _quota_writes(
     yield from reversed(limited)
 
 
-def _pick(settings: Mapping[str, Setting], name: str) -> dict[str, int]:
+def _pick(settings: Mapping[str, GroupSetting], name: str) -> dict[str, int]:
     picked = {group: getattr(setting, name) for group, setting in settings.items()}
     return {group: value for group, value in picked.items() if value is not None}
 

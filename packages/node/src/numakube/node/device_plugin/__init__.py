@@ -12,7 +12,7 @@ if TYPE_CHECKING:
         VERSION,
         Allocation,
         PluginOptions,
-        Registration,
+        PluginRegistration,
     )
     from numakube.node.device_plugin.plugin_protocol import (
         KUBELET_SOCKET,
@@ -35,7 +35,7 @@ __all__ = [
     "PluginClient",
     "PluginInfo",
     "PluginOptions",
-    "Registration",
+    "PluginRegistration",
     "RegistrationServer",
     "RegistryClient",
 ]
@@ -43,7 +43,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "plugin_messages": "Allocation PluginOptions Registration VERSION",
+        "plugin_messages": "Allocation PluginOptions PluginRegistration VERSION",
         "plugin_protocol": "DevicePluginError KUBELET_SOCKET PluginClient RegistrationServer",
         "plugin_registration": "DEVICE_PLUGIN PluginInfo RegistryClient",
     },

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.kubelet.machine import Device
-from numakube.node.host_files import DeviceFile, Mount
+from numakube.node.host_files import DeviceFile, HostMount
 from numakube.node.protos import DEVICE_PLUGIN
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class PluginOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class PluginRegistration:
     """A plugin's announcement; ``endpoint`` is the name of its socket in the kubelet's folder."""
 
     resource: str
@@ -41,7 +41,7 @@ class Allocation:
     """What a container needs in order to use its devices."""
 
     envs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[HostMount, ...] = ()
     devices: tuple[DeviceFile, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     cdi_devices: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ def read_allocation(message: Any) -> Allocation:  # noqa: ANN401
     return Allocation(
         envs=dict(message.envs),
         mounts=tuple(
-            Mount(mount.container_path, mount.host_path, mount.read_only)
+            HostMount(mount.container_path, mount.host_path, mount.read_only)
             for mount in message.mounts
         ),
         devices=tuple(

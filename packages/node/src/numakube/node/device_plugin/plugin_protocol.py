@@ -1,9 +1,9 @@
 """Both ends of the device plugin protocol (``k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1``).
 
-A plugin serves `Plugin` through a `PluginServer` and announces it to the kubelet with `announce`,
-or lets the kubelet find its socket (`plugin_registration`). A kubelet serves registrations with a
-`RegistrationServer` and calls plugins with a `PluginClient`. Protobuf stays inside
-`plugin_messages` and this module: both sides deal in frozen types.
+A plugin serves `DevicePlugin` through a `PluginServer` and announces it to the kubelet with
+`announce`, or lets the kubelet find its socket (`plugin_registration`). A kubelet serves
+registrations with a `RegistrationServer` and calls plugins with a `PluginClient`. Protobuf stays
+inside `plugin_messages` and this module: both sides deal in frozen types.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numakube.node.device_plugin.plugin_messages import (
     VERSION,
     Allocation,
     PluginOptions,
-    Registration,
+    PluginRegistration,
     read_allocation,
     read_device,
     write_allocation,
@@ -67,7 +67,7 @@ class DevicePluginError(NumakubeError):
         self.code = code
 
 
-class Plugin(Protocol):
+class DevicePlugin(Protocol):
     """What a plugin does, apart from gRPC. A `DevicePluginError` becomes an error of the call."""
 
     @property
@@ -111,7 +111,7 @@ class PluginServer:
 
     def __init__(
         self,
-        plugin: Plugin,
+        plugin: DevicePlugin,
         *,
         resource: str,
         socket: Path,
@@ -328,7 +328,9 @@ class PluginClient:
 class RegistrationServer:
     """Takes the announcements of plugins on the kubelet's socket."""
 
-    def __init__(self, register: Callable[[Registration], Awaitable[None]], socket: Path) -> None:
+    def __init__(
+        self, register: Callable[[PluginRegistration], Awaitable[None]], socket: Path
+    ) -> None:
         """Prepare a server.
 
         Args:
@@ -354,7 +356,7 @@ class RegistrationServer:
         self._socket.unlink(missing_ok=True)
 
     async def _answer(self, request: Any, context: Any) -> Any:  # noqa: ANN401
-        registration = Registration(
+        registration = PluginRegistration(
             resource=request.resource_name,
             endpoint=request.endpoint,
             version=request.version,

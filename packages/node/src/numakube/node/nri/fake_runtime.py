@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from numakube.errors import RuntimeUnavailable
 from numakube.node.nri.nri_messages import NRI
-from numakube.node.nri.nri_objects import Cpu, cpu_of, resources_for, update_of
-from numakube.node.nri.nri_plugin import DEFAULT_REQUEST_SECONDS, Event
+from numakube.node.nri.nri_objects import CpuLimits, cpu_of, resources_for, update_of
+from numakube.node.nri.nri_plugin import DEFAULT_REQUEST_SECONDS, NriEvent
 from numakube.node.nri.ttrpc import CallRefused, Peer
 from numakube.node.nri.ttrpc_frames import Conversation
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numakube.node.nri.nri_objects import Container, Sandbox, Update
+    from numakube.node.nri.nri_objects import NriContainer, Sandbox, Update
 
 _METHODS: Final = {
-    Event.RUN_POD_SANDBOX: "RunPodSandbox",
-    Event.REMOVE_POD_SANDBOX: "RemovePodSandbox",
-    Event.REMOVE_CONTAINER: "RemoveContainer",
+    NriEvent.RUN_POD_SANDBOX: "RunPodSandbox",
+    NriEvent.REMOVE_POD_SANDBOX: "RemovePodSandbox",
+    NriEvent.REMOVE_CONTAINER: "RemoveContainer",
 }
 
 
@@ -76,7 +76,7 @@ class FakeRuntime:
         self._server: asyncio.Server | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self.pods: dict[str, Sandbox] = {}
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, NriContainer] = {}
         self.connected = asyncio.Event()
         self.registered: list[tuple[str, str]] = []
         self.updates: list[Update] = []
@@ -101,7 +101,7 @@ class FakeRuntime:
         if self._writer is not None:
             self._writer.close()
 
-    async def create(self, pod: Sandbox, container: Container) -> Cpu:
+    async def create(self, pod: Sandbox, container: NriContainer) -> CpuLimits:
         """Make a container; return what it has.
 
         Raises:
@@ -115,7 +115,7 @@ class FakeRuntime:
         self.containers[container.id] = made
         return made.cpu
 
-    async def update(self, pod: Sandbox, container: Container, wanted: Cpu) -> Cpu:
+    async def update(self, pod: Sandbox, container: NriContainer, wanted: CpuLimits) -> CpuLimits:
         """Change a container as the kubelet has *wanted*; return what it has then."""
         request = NRI.UpdateContainerRequest(
             pod=_pod(pod), container=_container(container), linux_resources=resources_for(wanted)
@@ -129,12 +129,14 @@ class FakeRuntime:
         self.containers[known.id] = replace(known, cpu=_over(known.cpu, wanted))
         return wanted
 
-    async def stop(self, pod: Sandbox, container: Container) -> None:
+    async def stop(self, pod: Sandbox, container: NriContainer) -> None:
         """Stop a container."""
         request = NRI.ContainerRequest(pod=_pod(pod), container=_container(container))
         self._take(NRI.UpdatesResponse.FromString(await self._ask("StopContainer", request)).update)
 
-    async def tell(self, event: Event, pod: Sandbox, container: Container | None = None) -> None:
+    async def tell(
+        self, event: NriEvent, pod: Sandbox, container: NriContainer | None = None
+    ) -> None:
         """Tell the plugin that something has happened."""
         about: dict[str, Any] = {"pod": _pod(pod)}
         if container is not None:
@@ -211,9 +213,9 @@ class FakeRuntime:
             self._apply(update)
 
 
-def _over(wanted: Cpu, said: Cpu) -> Cpu:
+def _over(wanted: CpuLimits, said: CpuLimits) -> CpuLimits:
     """Return what was wanted, with what a plugin has said instead."""
-    return Cpu(
+    return CpuLimits(
         cpus=said.cpus or wanted.cpus,
         mems=said.mems or wanted.mems,
         quota=wanted.quota if said.quota is None else said.quota,
@@ -232,7 +234,7 @@ def _pod(pod: Sandbox) -> Any:  # noqa: ANN401 - a generated class
     )
 
 
-def _container(container: Container) -> Any:  # noqa: ANN401 - a generated class
+def _container(container: NriContainer) -> Any:  # noqa: ANN401 - a generated class
     return NRI.Container(
         id=container.id,
         pod_sandbox_id=container.sandbox_id,

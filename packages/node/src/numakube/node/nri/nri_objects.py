@@ -16,7 +16,7 @@ STOPPED: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cpu:
+class CpuLimits:
     """CPUs, memory nodes and CPU time; what is empty or ``None`` is not said."""
 
     cpus: str = ""
@@ -38,7 +38,7 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Container:
+class NriContainer:
     """A container.
 
     Attributes:
@@ -50,7 +50,7 @@ class Container:
     sandbox_id: str
     name: str
     state: int = 0
-    cpu: Cpu = Cpu()
+    cpu: CpuLimits = CpuLimits()
     env: tuple[str, ...] = ()
 
 
@@ -59,14 +59,14 @@ class Update:
     """What a container is to have from now on."""
 
     container_id: str
-    cpu: Cpu
+    cpu: CpuLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ContainerAdjustment:
     """What a plugin says of the container that it is asked about, and what else is to change."""
 
-    cpu: Cpu | None = None
+    cpu: CpuLimits | None = None
     others: Sequence[Update] = ()
 
 
@@ -82,9 +82,9 @@ def sandbox_of(message: Any) -> Sandbox:  # noqa: ANN401 - a generated class
     )
 
 
-def container_of(message: Any) -> Container:  # noqa: ANN401 - a generated class
+def container_of(message: Any) -> NriContainer:  # noqa: ANN401 - a generated class
     """Return the container of a message."""
-    return Container(
+    return NriContainer(
         id=message.id,
         sandbox_id=message.pod_sandbox_id,
         name=message.name,
@@ -94,10 +94,10 @@ def container_of(message: Any) -> Container:  # noqa: ANN401 - a generated class
     )
 
 
-def cpu_of(resources: Any) -> Cpu:  # noqa: ANN401 - a generated class
+def cpu_of(resources: Any) -> CpuLimits:  # noqa: ANN401 - a generated class
     """Return what a message says of CPUs."""
     cpu = resources.cpu
-    return Cpu(
+    return CpuLimits(
         cpus=cpu.cpus,
         mems=cpu.mems,
         quota=cpu.quota.value if cpu.HasField("quota") else None,
@@ -105,7 +105,7 @@ def cpu_of(resources: Any) -> Cpu:  # noqa: ANN401 - a generated class
     )
 
 
-def resources_for(cpu: Cpu) -> Any:  # noqa: ANN401 - a generated class
+def resources_for(cpu: CpuLimits) -> Any:  # noqa: ANN401 - a generated class
     """Return the message that says *cpu*."""
     message = NRI.LinuxResources()
     message.cpu.cpus = cpu.cpus

@@ -36,7 +36,13 @@ if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter
     from collections.abc import Awaitable, Callable, Sequence
 
-    from numakube.node.nri.nri_objects import Answer, Container, Cpu, Sandbox, Update
+    from numakube.node.nri.nri_objects import (
+        ContainerAdjustment,
+        CpuLimits,
+        NriContainer,
+        Sandbox,
+        Update,
+    )
 
 DEFAULT_SOCKET: Final = "/var/run/nri/nri.sock"
 START_SECONDS: Final = 30.0
@@ -46,7 +52,7 @@ DEFAULT_REQUEST_SECONDS: Final = 2.0
 _CALL_SECONDS: Final = 10.0
 
 
-class Event(IntEnum):
+class NriEvent(IntEnum):
     """What happens in a runtime; numbers are bits of a subscription, counted from 1."""
 
     RUN_POD_SANDBOX = 1
@@ -57,11 +63,11 @@ class Event(IntEnum):
     REMOVE_CONTAINER = 11
 
 
-_EVENTS: Final = sum(1 << (event - 1) for event in Event)
+_EVENTS: Final = sum(1 << (event - 1) for event in NriEvent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class ConnectedRuntime:
     """A runtime that has configured us; *request_seconds* is how long it waits for answers."""
 
     name: str
@@ -72,29 +78,31 @@ class Runtime:
 class Handler(Protocol):
     """What a plugin does."""
 
-    def configured(self, runtime: Runtime) -> None:
+    def configured(self, runtime: ConnectedRuntime) -> None:
         """Hear who the runtime is."""
         ...
 
     async def synchronized(
-        self, pods: Sequence[Sandbox], containers: Sequence[Container]
+        self, pods: Sequence[Sandbox], containers: Sequence[NriContainer]
     ) -> Sequence[Update]:
         """Hear what runs already; return what is to change."""
         ...
 
-    async def creating(self, pod: Sandbox, container: Container) -> Answer:
+    async def creating(self, pod: Sandbox, container: NriContainer) -> ContainerAdjustment:
         """Return what a container is to have that is about to be made."""
         ...
 
-    async def updating(self, pod: Sandbox, container: Container, wanted: Cpu) -> Answer:
+    async def updating(
+        self, pod: Sandbox, container: NriContainer, wanted: CpuLimits
+    ) -> ContainerAdjustment:
         """Return what a container is to have instead of what the kubelet has *wanted*."""
         ...
 
-    async def stopping(self, pod: Sandbox, container: Container) -> Sequence[Update]:
+    async def stopping(self, pod: Sandbox, container: NriContainer) -> Sequence[Update]:
         """Return what is to change because a container stops."""
         ...
 
-    def happened(self, event: Event, pod: Sandbox, container: Container | None) -> None:
+    def happened(self, event: NriEvent, pod: Sandbox, container: NriContainer | None) -> None:
         """Hear of something."""
         ...
 
@@ -121,7 +129,7 @@ class Session:
         self._peer = Peer(reader, writer, serves=Conversation.PLUGIN, answer=self._answer)
         self.started = asyncio.Event()
         self._pods: list[Sandbox] = []
-        self._containers: list[Container] = []
+        self._containers: list[NriContainer] = []
         self._answers: dict[str, Callable[[bytes], Awaitable[Any]]] = {
             "Configure": self._configure,
             "Synchronize": self._synchronize,
@@ -129,9 +137,9 @@ class Session:
             "UpdateContainer": self._update,
             "StopContainer": self._stop,
             "StateChange": self._state_change,
-            "RunPodSandbox": self._told(Event.RUN_POD_SANDBOX),
-            "RemovePodSandbox": self._told(Event.REMOVE_POD_SANDBOX),
-            "RemoveContainer": self._told(Event.REMOVE_CONTAINER),
+            "RunPodSandbox": self._told(NriEvent.RUN_POD_SANDBOX),
+            "RemovePodSandbox": self._told(NriEvent.REMOVE_POD_SANDBOX),
+            "RemoveContainer": self._told(NriEvent.REMOVE_CONTAINER),
             "Shutdown": self._nothing,
         }
 
@@ -181,7 +189,7 @@ class Session:
         request = NRI.ConfigureRequest.FromString(payload)
         seconds = request.request_timeout / 1000 or DEFAULT_REQUEST_SECONDS
         self._handler.configured(
-            Runtime(
+            ConnectedRuntime(
                 name=request.runtime_name,
                 version=request.runtime_version,
                 request_seconds=seconds,
@@ -233,18 +241,18 @@ class Session:
 
     async def _state_change(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
         message = NRI.StateChangeEvent.FromString(payload)
-        if message.event in set(Event):
-            self._tell(Event(message.event), message)
+        if message.event in set(NriEvent):
+            self._tell(NriEvent(message.event), message)
         return NRI.Empty()
 
-    def _told(self, event: Event) -> Callable[[bytes], Awaitable[Any]]:
+    def _told(self, event: NriEvent) -> Callable[[bytes], Awaitable[Any]]:
         async def told(payload: bytes) -> Any:  # noqa: ANN401 - a generated class
             self._tell(event, NRI.ContainerRequest.FromString(payload))
             return NRI.Empty()
 
         return told
 
-    def _tell(self, event: Event, message: Any) -> None:  # noqa: ANN401 - a generated class
+    def _tell(self, event: NriEvent, message: Any) -> None:  # noqa: ANN401 - a generated class
         container = container_of(message.container) if message.HasField("container") else None
         self._handler.happened(event, sandbox_of(message.pod), container)
 

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from numakube.errors import MalformedObject, NumakubeError, RuntimeUnavailable
 from numakube.node.nri.nri_messages import TTRPC
-from numakube.node.nri.ttrpc_frames import Conversation, Frame, Inner, Outer, Type, to_bytes
+from numakube.node.nri.ttrpc_frames import Conversation, Inner, Outer, TtrpcFrame, Type, to_bytes
 
 if TYPE_CHECKING:
     from asyncio import Future, StreamReader, StreamWriter
@@ -148,7 +148,7 @@ class Peer:
             elif conversation == self._calls and frame.type == Type.RESPONSE:
                 self._settle(frame)
 
-    async def _serve(self, frame: Frame) -> None:
+    async def _serve(self, frame: TtrpcFrame) -> None:
         response = TTRPC.Response()
         try:
             request = TTRPC.Request.FromString(frame.data)
@@ -170,7 +170,7 @@ class Peer:
         with contextlib.suppress(OSError):
             await self._send(self._serves, frame.call, Type.RESPONSE, response.SerializeToString())
 
-    def _settle(self, frame: Frame) -> None:
+    def _settle(self, frame: TtrpcFrame) -> None:
         waiting = self._waiting.get(frame.call)
         if waiting is None or waiting.done():
             return
@@ -184,5 +184,5 @@ class Peer:
             waiting.set_result(response.payload)
 
     async def _send(self, conversation: Conversation, call: int, kind: Type, data: bytes) -> None:
-        self._writer.write(to_bytes(conversation, Frame(call, kind, data)))
+        self._writer.write(to_bytes(conversation, TtrpcFrame(call, kind, data)))
         await self._writer.drain()

@@ -41,7 +41,7 @@ class Type(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class TtrpcFrame:
     """An inner frame; *call* is odd."""
 
     call: int
@@ -75,7 +75,7 @@ class Inner:
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[TtrpcFrame]:
         """Yield the frames that are complete."""
         self._rest += data
         while len(self._rest) >= _INNER.size:
@@ -84,12 +84,12 @@ class Inner:
             end = _INNER.size + length
             if len(self._rest) < end:
                 return
-            frame = Frame(call, kind, bytes(self._rest[_INNER.size : end]))
+            frame = TtrpcFrame(call, kind, bytes(self._rest[_INNER.size : end]))
             del self._rest[:end]
             yield frame
 
 
-def to_bytes(conversation: int, frame: Frame) -> bytes:
+def to_bytes(conversation: int, frame: TtrpcFrame) -> bytes:
     """Return what has to be sent.
 
     Raises:

@@ -83,7 +83,7 @@ class PciFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableFunction:
     """A function that is left out, and why."""
 
     address: str
@@ -101,7 +101,7 @@ class PciReading:
     """
 
     functions: tuple[PciFunction, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableFunction, ...] = ()
     trouble: str = ""
 
 
@@ -137,13 +137,13 @@ class PciBus:
         except OSError as error:
             return PciReading(trouble=f"{self._folder}: {error.strerror}")
         functions: list[PciFunction] = []
-        unreadable: list[Unreadable] = []
+        unreadable: list[UnreadableFunction] = []
         virtual: dict[str, Mapping[str, int]] = {}
         for address in addresses:
             try:
                 found = self._read_one(address, is_wanted, virtual)
             except _CannotRead as problem:
-                unreadable.append(Unreadable(address, str(problem)))
+                unreadable.append(UnreadableFunction(address, str(problem)))
             else:
                 if found is not None:
                     functions.append(found)

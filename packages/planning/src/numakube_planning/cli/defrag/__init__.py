@@ -29,9 +29,9 @@ from numakube.cli.shared.scheduler_options import scheduler_options
 if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.cli.shared.pods_in_manifests import Batch
-    from numakube.cli.shared.scheduler_options import SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers
     from numakube.insight.facts import ClusterFacts
-    from numakube_planning.defrag.defrag_plan import Plan
+    from numakube_planning.defrag.defrag_plan import MovePlan
 
 _WHICH: Final = (
     "Say what to gain, by one of -f FILE, --open RESOURCES, --for pod/NAME,"
@@ -138,7 +138,7 @@ def command(
     held_for: float,
     maps: bool,
     namespace: str,
-    schedulers: SchedulerOptions,
+    schedulers: AskedSchedulers,
     cluster: ClusterOptions,
     output: Output,
 ) -> int:
@@ -180,7 +180,7 @@ def command(
         wanted = _wanted(shape, filename, space)
         plan_for = planners.more_pods(wanted, count)
 
-    def show(plan: Plan, facts: ClusterFacts) -> None:
+    def show(plan: MovePlan, facts: ClusterFacts) -> None:
         _show(plan, facts, output, maps=maps)
 
     if apply and dry_run != "client":
@@ -219,7 +219,7 @@ def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch:
     return wanted
 
 
-def _show(plan: Plan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
+def _show(plan: MovePlan, facts: ClusterFacts, output: Output, *, maps: bool) -> None:
     from numakube.insight.unknown_zones import blind_nodes
     from numakube_planning.cli.defrag.plan_output import (
         blind_lines,

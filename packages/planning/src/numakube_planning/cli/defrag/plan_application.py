@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.api.fit_question import HOLD, PodSet
+from numakube.api.fit_question import HOLD, AskedPodSet
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.cli.shared.connection_options import connected
 from numakube.errors import ConfigError
@@ -19,17 +19,17 @@ from numakube.insight.facts import facts_of
 from numakube.manifests.cluster_policies import SELECTOR
 from numakube.values.display import age_text
 from numakube_planning.admission_check.waiting_work import Asker, Work
-from numakube_planning.rebalancer.pod_moving import Follower, Mover
+from numakube_planning.rebalancer.pod_moving import Mover, PlanFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.pod import Pod
     from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.cli.shared.scheduler_options import SchedulerOptions
+    from numakube.cli.shared.scheduler_options import AskedSchedulers
     from numakube.insight.facts import ClusterFacts
     from numakube.kube.client import Client
-    from numakube_planning.defrag.defrag_plan import Plan
+    from numakube_planning.defrag.defrag_plan import MovePlan
 
 GIVEN_UP: Final = 1
 _INTERRUPTED: Final = 130
@@ -48,7 +48,7 @@ class RoomHold:
     name: str
     seconds: float
     pod: Callable[[ClusterFacts], Pod]
-    schedulers: SchedulerOptions
+    schedulers: AskedSchedulers
 
     async def keep(self, client: Client, facts: ClusterFacts, count: int) -> str:
         """Have *count* places kept; return what to tell.
@@ -64,7 +64,7 @@ class RoomHold:
             authority=told.authority,
             token=told.token,
         )
-        pods = (PodSet(pod=self.pod(facts), count=count),)
+        pods = (AskedPodSet(pod=self.pod(facts), count=count),)
         try:
             why = await asker.reason_against(Work(hold=self.name, pods=pods, seconds=self.seconds))
         finally:
@@ -81,7 +81,7 @@ class Application:
     """How a plan is to be carried out.
 
     Attributes:
-        plan: makes the plan for a cluster, see `Follower`.
+        plan: makes the plan for a cluster, see `PlanFollower`.
         most: moves that it may take where it could go on for ever.
         show: shows a plan to the user.
         patience: seconds that one move may take.
@@ -89,9 +89,9 @@ class Application:
         hold: keeps the places that the plan opens; ``None`` to leave them to anybody.
     """
 
-    plan: Callable[[ClusterFacts, int], Plan]
+    plan: Callable[[ClusterFacts, int], MovePlan]
     most: int
-    show: Callable[[Plan, ClusterFacts], None]
+    show: Callable[[MovePlan, ClusterFacts], None]
     patience: float
     dry_run: bool
     hold: RoomHold | None = None
@@ -129,8 +129,8 @@ class Application:
             click.echo(await self.hold.keep(client, await _look(client), len(plan.nodes)))
         return int(len(plan.nodes) < plan.wanted)
 
-    def _follower(self, client: Client, mover: Mover) -> Follower:
-        return Follower(mover=mover, look=lambda: _look(client), plan=self.plan)
+    def _follower(self, client: Client, mover: Mover) -> PlanFollower:
+        return PlanFollower(mover=mover, look=lambda: _look(client), plan=self.plan)
 
 
 def _rehearsing(mover: Mover) -> Mover:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.node_map.picture import NodePicture
     from numakube.values.resources import Amounts
-    from numakube_planning.defrag.defrag_plan import Plan, PlanCosts, Step
+    from numakube_planning.defrag.defrag_plan import MovePlan, MoveStep, PlanCosts
 
 
-def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
+def plan_document(plan: MovePlan, costs: PlanCosts) -> dict[str, Any]:
     """Return the plan for programs."""
     document: dict[str, Any] = {
         "wanted": plan.wanted,
@@ -41,13 +41,13 @@ def plan_document(plan: Plan, costs: PlanCosts) -> dict[str, Any]:
     return document
 
 
-def _moves(step: Step) -> Iterator[dict[str, Any]]:
+def _moves(step: MoveStep) -> Iterator[dict[str, Any]]:
     for move in step.moves:
         cordoned = list(move.closed)
         yield {"pod": move.pod, "from": move.from_node, "to": move.to_node, "cordoned": cordoned}
 
 
-def plan_lines(plan: Plan, costs: PlanCosts) -> Iterator[str]:
+def plan_lines(plan: MovePlan, costs: PlanCosts) -> Iterator[str]:
     """Yield the plan as text."""
     for number, step in enumerate(plan.steps, 1):
         yield from _step_lines(number, step)
@@ -68,14 +68,14 @@ def blind_lines(nodes: Sequence[str]) -> Iterator[str]:
         yield f"Left out, since nothing is known of their NUMA zones: {named}."
 
 
-def _won(plan: Plan, step: Step) -> str:
+def _won(plan: MovePlan, step: MoveStep) -> str:
     if plan.stranded is not None:
         return "less of it is stranded"
     where = "there" if step.moves[-1].closed == (step.node,) else f"on {step.node}"
     return f"one more pod fits {where}"
 
 
-def _step_lines(number: int, step: Step) -> Iterator[str]:
+def _step_lines(number: int, step: MoveStep) -> Iterator[str]:
     begin = f"{number}. Cordon"
     for closed, moves in groupby(step.moves, key=lambda one: one.closed):
         yield f"{begin} {' and '.join(closed)}, and evict:" if closed else f"{number}. Evict:"
@@ -85,7 +85,7 @@ def _step_lines(number: int, step: Step) -> Iterator[str]:
         begin = "   Now cordon only"
 
 
-def _outcome(plan: Plan) -> Iterator[str]:
+def _outcome(plan: MovePlan) -> Iterator[str]:
     if plan.aligns:
         result = (
             "is aligned" if plan.nodes else f"is not aligned, and no move helps: {plan.why_not}"
@@ -110,7 +110,7 @@ def _outcome(plan: Plan) -> Iterator[str]:
         yield f"Waiting already, and may take the room first: {named}."
 
 
-def _stranded(plan: Plan) -> Iterator[str]:
+def _stranded(plan: MovePlan) -> Iterator[str]:
     before, after = plan.stranded or {}, plan.stranded_after or {}
     if not plan.steps:
         yield f"Stranded: {_amounts(before)}; no move helps." if before else "Nothing is stranded."
@@ -134,9 +134,9 @@ def _cost_lines(costs: PlanCosts) -> Iterator[str]:
         yield f"That takes about {age_text(costs.seconds)}, as long as these pods took to start."
 
 
-def plan_pictures(plan: Plan, facts: ClusterFacts) -> Iterator[NodePicture]:
+def plan_pictures(plan: MovePlan, facts: ClusterFacts) -> Iterator[NodePicture]:
     """Yield each node that changes, as it would be after all moves, with the changes marked."""
-    from numakube.insight.node_map.planned_picture import Plan as Drawn
+    from numakube.insight.node_map.planned_picture import PlannedNode as Drawn
     from numakube.insight.node_map.planned_picture import planned
 
     pods = {pod.metadata.key: pod for pod in facts.pods}

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.facts import ClusterFacts
-    from numakube_planning.defrag.defrag_plan import Plan
+    from numakube_planning.defrag.defrag_plan import MovePlan
 
-    Planner = Callable[[ClusterFacts, int], Plan]
+    Planner = Callable[[ClusterFacts, int], MovePlan]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +47,13 @@ class Planners:
     def more_pods(self, wanted: Batch, count: int) -> Planner:
         """Room for *count* pods like those *wanted*."""
 
-        def plan(facts: ClusterFacts, most: int) -> Plan:
+        def plan(facts: ClusterFacts, most: int) -> MovePlan:
             del most
             pod = known_in(_known(facts), wanted, flag="--open").pod
             subject = manifest_subject(pod, classes=facts.priority_classes)
             waiting = [one for one in facts.pods if _waits(one)]
 
-            def make(known: ClusterFacts) -> Plan:
+            def make(known: ClusterFacts) -> MovePlan:
                 engine = engine_of(known, self.config, pod.spec.scheduler_name)
                 return plan_moves(engine, copies(subject.pod, count), waiting=waiting)
 
@@ -72,14 +72,14 @@ class Planners:
 
         began: list[ClusterFacts] = []
 
-        def plan(facts: ClusterFacts, most: int) -> Plan:
+        def plan(facts: ClusterFacts, most: int) -> MovePlan:
             del most
             _known(facts)
             began.append(facts)
             pods = self._named(facts, kind, name, began[0])
             ran = began[0].pod(self.namespace, name) if kind_of(kind) == "pod" else None
 
-            def make(known: ClusterFacts) -> Plan:
+            def make(known: ClusterFacts) -> MovePlan:
                 engine = engine_of(known, self.config, pods[0].spec.scheduler_name)
                 if ran is not None and ran.spec.node_name:
                     return plan_alignment(known, engine, pods[0])
@@ -92,7 +92,7 @@ class Planners:
     def less_stranded(self) -> Planner:
         """Less that is free and of no use."""
 
-        def plan(facts: ClusterFacts, most: int) -> Plan:
+        def plan(facts: ClusterFacts, most: int) -> MovePlan:
             return on_known_zones(
                 _known(facts),
                 (),

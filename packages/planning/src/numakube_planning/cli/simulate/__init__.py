@@ -224,16 +224,18 @@ def command(
     cluster is invented (--nodes), read from a file (--from), or the live one. With --set,
     --add-nodes, --remove-node or --drain, the cluster as it is and the changed one are compared.
     """
-    from numakube_planning.cli.simulate.resumable_runs import Interrupted, Places, results_of
-    from numakube_planning.cli.simulate.simulation_inputs import Given, read_runs
+    from numakube_planning.cli.simulate.resumable_runs import Interrupted, RunPlaces, results_of
+    from numakube_planning.cli.simulate.simulation_inputs import SimulateOptions, read_runs
     from numakube_planning.cli.simulate.simulation_output import print_results, write_report
 
     runs = read_runs(
-        Given(cluster=current_cluster(), machine=machine, seeds=range(1, seeds + 1), **given)
+        SimulateOptions(
+            cluster=current_cluster(), machine=machine, seeds=range(1, seeds + 1), **given
+        )
     )
     kept = Path(resume) if resume else None
     try:
-        results = results_of(runs, Places(jobs=jobs, resume=kept, dask=scheduler_address))
+        results = results_of(runs, RunPlaces(jobs=jobs, resume=kept, dask=scheduler_address))
     except Interrupted as stopped:
         if stopped.results:
             print_results(runs, stopped.results, output)

@@ -33,7 +33,7 @@ _TERMINATED: Final = 143  # as shells report it: 128 and the number of SIGTERM
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RunPlaces:
     """Where runs are executed and kept.
 
     Attributes:
@@ -66,7 +66,7 @@ class Interrupted(KeyboardInterrupt):
         self.results = results
 
 
-def results_of(runs: Sequence[PlannedRun], places: Places) -> list[RunResult]:
+def results_of(runs: Sequence[PlannedRun], places: RunPlaces) -> list[RunResult]:
     """Return the result of each of *runs*, in order.
 
     Raises:
@@ -90,7 +90,7 @@ def results_of(runs: Sequence[PlannedRun], places: Places) -> list[RunResult]:
 
 
 def _interrupted(
-    runs: Sequence[PlannedRun], done: Mapping[tuple[str, int], RunResult], places: Places
+    runs: Sequence[PlannedRun], done: Mapping[tuple[str, int], RunResult], places: RunPlaces
 ) -> Interrupted:
     """Return what is finished, and how to go on."""
     words = f"interrupted: {len(done)} of {counted(len(runs), 'run')} finished"
@@ -108,7 +108,7 @@ def _name(run: PlannedRun) -> tuple[str, int]:
 
 
 @contextmanager
-def _executor(count: int, places: Places) -> Iterator[Executor | None]:
+def _executor(count: int, places: RunPlaces) -> Iterator[Executor | None]:
     """Yield what executes *count* runs; ``None`` if this process is enough."""
     if places.dask is not None and count:
         with _dask(places.dask) as executor:

@@ -36,13 +36,13 @@ from numakube_planning.simulation.simulated_cluster import (
     kubelet_words,
     waiting_in,
 )
-from numakube_planning.simulation.simulator import Options, PlannedRun
+from numakube_planning.simulation.simulator import PlannedRun, SimulatorOptions
 from numakube_planning.simulation.trace_rows import read_nodes, read_pods
 from numakube_planning.simulation.traced_cluster import promotion_of, trace_cluster, trace_workload
 from numakube_planning.simulation.workload import (
     Arrival,
+    ArrivingWork,
     OwnerKind,
-    Workload,
     check_simulated,
     typical_pods,
     workload_of_mix,
@@ -65,7 +65,7 @@ _OWNERS: Final = {"Pod": OwnerKind.POD, "Job": OwnerKind.JOB, "CronJob": OwnerKi
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SimulateOptions:
     """The options of the command; see its help."""
 
     cluster: ClusterOptions
@@ -90,7 +90,7 @@ class Given:
     assumptions: tuple[str, ...] = ()
 
 
-def read_runs(given: Given) -> list[PlannedRun]:
+def read_runs(given: SimulateOptions) -> list[PlannedRun]:
     """Return every run that was asked for: arm by arm, seed by seed.
 
     Raises:
@@ -136,7 +136,9 @@ def _changed_runs(runs: Sequence[PlannedRun], changes: Changes) -> Iterator[Plan
         yield replace(run, cluster=cluster, workload=workload, arm=arm)
 
 
-def _beginning(given: Given) -> tuple[SimulatedCluster, Workload, ClusterFacts | None]:
+def _beginning(
+    given: SimulateOptions,
+) -> tuple[SimulatedCluster, ArrivingWork, ClusterFacts | None]:
     """Return the cluster, what waits there, and what is known of it if it is a real one."""
     if given.trace_nodes is not None:
         if given.kinds or given.source is not None or given.machine is not None:
@@ -146,21 +148,21 @@ def _beginning(given: Given) -> tuple[SimulatedCluster, Workload, ClusterFacts |
         with Path(given.trace_nodes).open() as lines:
             nodes_read = read_nodes(lines, file=given.trace_nodes)
         cluster = trace_cluster(nodes_read, promotion_of(given.rules))
-        return cluster, Workload(arrivals=()), None
+        return cluster, ArrivingWork(arrivals=()), None
     if given.kinds:
         if given.source is not None or given.machine is not None:
             raise ConfigError(
                 "--nodes makes up a cluster: it goes with neither --from nor --machine"
             )
         nodes = nodes_of_kinds(given.kinds)
-        return SimulatedCluster(nodes=nodes), Workload(arrivals=()), None
+        return SimulatedCluster(nodes=nodes), ArrivingWork(arrivals=()), None
     facts = facts_of(_collected(given))
     machine = load_machine(given.machine) if given.machine else None
     cluster = cluster_of(facts, given.source or _LIVE, machine=machine)
-    return cluster, waiting_in(facts) if given.pending else Workload(arrivals=()), facts
+    return cluster, waiting_in(facts) if given.pending else ArrivingWork(arrivals=()), facts
 
 
-def _collected(given: Given) -> Collected:
+def _collected(given: SimulateOptions) -> Collected:
     if given.source is None:
         return asyncio.run(_gathered(given.cluster))
     content = read_bytes(given.source)
@@ -217,18 +219,18 @@ class _Traced:
     rules: Promotion
 
     @classmethod
-    def read(cls, given: Given) -> _Traced:
+    def read(cls, given: SimulateOptions) -> _Traced:
         file = given.trace or ""
         with Path(file).open() as lines:
             return cls(read_pods(lines, file=file), promotion_of(given.rules))
 
-    def workload(self, cluster: SimulatedCluster, seed: int) -> Workload:
+    def workload(self, cluster: SimulatedCluster, seed: int) -> ArrivingWork:
         return trace_workload(self.pods, cluster, self.rules, seed=seed)
 
 
-def _merged(one: Workload, other: Workload) -> Workload:
+def _merged(one: ArrivingWork, other: ArrivingWork) -> ArrivingWork:
     arrivals = sorted((*one.arrivals, *other.arrivals), key=lambda arrival: arrival.at)
-    return Workload(arrivals=tuple(arrivals), notes=(*one.notes, *other.notes))
+    return ArrivingWork(arrivals=tuple(arrivals), notes=(*one.notes, *other.notes))
 
 
 def _called(pod: Pod, name: str) -> Pod:
@@ -238,15 +240,15 @@ def _called(pod: Pod, name: str) -> Pod:
 
 
 def _workload(
-    documents: Sequence[_Documents], waiting: Workload, facts: ClusterFacts | None, seed: int
-) -> Workload:
+    documents: Sequence[_Documents], waiting: ArrivingWork, facts: ClusterFacts | None, seed: int
+) -> ArrivingWork:
     more = [arrival for document in documents for arrival in document.arrivals(seed, facts)]
     arrivals = sorted((*waiting.arrivals, *more), key=lambda arrival: arrival.at)
-    return Workload(arrivals=tuple(arrivals), notes=waiting.notes)
+    return ArrivingWork(arrivals=tuple(arrivals), notes=waiting.notes)
 
 
 def _arms(
-    given: Given, cluster: SimulatedCluster, workload: Workload, *, alone: bool
+    given: SimulateOptions, cluster: SimulatedCluster, workload: ArrivingWork, *, alone: bool
 ) -> Iterator[Arm]:
     """Yield every scheduler with every way to set kubelets.
 
@@ -263,7 +265,7 @@ def _arms(
             yield replace(arm, name=told, kubelet=words)
 
 
-def _kubelets(given: Given) -> Iterator[Mapping[str, str]]:
+def _kubelets(given: SimulateOptions) -> Iterator[Mapping[str, str]]:
     """Yield every combination of policies, scopes and memory managers that was given.
 
     A scope means nothing to the policy ``none``, which is combined with the first one only.
@@ -294,10 +296,11 @@ def _configured(file: str) -> Arm:
     return Arm(name=Path(file).stem, scheduler=config, reports=Reports())
 
 
-def _options(assumptions: Sequence[str]) -> Options:
+def _options(assumptions: Sequence[str]) -> SimulatorOptions:
     """Return the options that ``decision=0.01`` and the like make."""
     known = {
-        field.name.removesuffix("_seconds").replace("_", "-"): field for field in fields(Options)
+        field.name.removesuffix("_seconds").replace("_", "-"): field
+        for field in fields(SimulatorOptions)
     }
     told: dict[str, Any] = {}
     for text in assumptions:
@@ -305,7 +308,7 @@ def _options(assumptions: Sequence[str]) -> Options:
         if name not in known or not equals:
             raise ConfigError(f"--assume {text}: not like {', '.join(known)}=VALUE")
         told[known[name].name] = _number(text, value, whole=name == "most-rejections")
-    return Options(**told)
+    return SimulatorOptions(**told)
 
 
 def _number(text: str, value: str, *, whole: bool) -> float | int:
