@@ -108,7 +108,7 @@ def test_names_are_completed_from_a_bundle(bundle: Path) -> None:
 
 def test_kinds_are_completed_before_names() -> None:
     """No cluster is asked for them."""
-    assert candidates("top", "") == ["nodes", "zones", "pods"]
+    assert candidates("top", "") == ["nodes", "zones", "pods", "namespaces"]
     assert candidates("top", "z") == ["zones"]
 
 
