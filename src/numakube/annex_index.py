@@ -296,6 +296,11 @@ ANNEXES: Final = (
                 section="Look",
             ),
             Added(
+                name="report",
+                summary="How was the cluster used, what was stranded, and who waited?",
+                section="Look",
+            ),
+            Added(
                 name="check pods",
                 summary="Which pods want alignment and do not have it?",
                 old_name="audit",
@@ -358,6 +363,10 @@ ANNEXES: Final = (
                     "-f pod.yaml",
                     "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1",
                     "-f job.yaml -o json",
+                ),
+                "report": (
+                    "--prometheus monitoring/prometheus-k8s:9090 --weekly",
+                    "--prometheus https://prometheus.example --days 30 -o json",
                 ),
                 "check pods": ("", "-n team -o wide", "pod/web -o json"),
                 "plan simulate": (

@@ -35,6 +35,11 @@ ANNEX: Final = Annex(
             section="Look",
         ),
         Added(
+            name="report",
+            summary="How was the cluster used, what was stranded, and who waited?",
+            section="Look",
+        ),
+        Added(
             name="check pods",
             old_name="audit",
             summary="Which pods want alignment and do not have it?",
@@ -76,6 +81,10 @@ ANNEX: Final = Annex(
                 "-f pod.yaml",
                 "--shape cpu=8,memory=32Gi,nvidia.com/gpu=1",
                 "-f job.yaml -o json",
+            ),
+            "report": (
+                "--prometheus monitoring/prometheus-k8s:9090 --weekly",
+                "--prometheus https://prometheus.example --days 30 -o json",
             ),
             "check pods": ("", "-n team -o wide", "pod/web -o json"),
             "plan simulate": (
