@@ -48,6 +48,7 @@ def test_check_with_a_file_checks_manifests(tmp_path: Path, numakube: Callable[.
     assert (ended.code, ended.out) == (0, "nothing is wrong with 1 object\n")
     assert "`numakube check manifests` now" in ended.err
     assert "Did you mean 'kubelets'?" in numakube("check", "kublets").err
+    assert "No such command ''" in numakube("check", "").err
 
 
 def test_a_mistyped_older_name_gets_the_new_one(numakube: Callable[..., Ended]) -> None:

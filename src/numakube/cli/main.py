@@ -207,7 +207,7 @@ def _is_group(words: Sequence[str]) -> bool:
     if words[0] not in GROUPS or words[0] != "check" or len(words) == 1:
         return words[0] in GROUPS
     word = words[1]
-    return word in ("-h", "--help") or not (word[0] == "-" or os.path.exists(word))  # noqa: PTH110
+    return word in ("-h", "--help") or not (word.startswith("-") or os.path.exists(word))  # noqa: PTH110
 
 
 def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
