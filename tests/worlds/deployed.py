@@ -53,8 +53,9 @@ class Trial:
 
         await self._engine([]).deploy(documents)
         await self.lab.pass_time(_WAIT_SECONDS)
-        note = {"metadata": {"name": _USERS}, "data": {"a": "b"}}
-        await self.lab.client.create(CONFIG_MAPS.raw, note, namespace=_SPACE)
+        if ("Namespace", "", _SPACE) in map(_key, documents):
+            note = {"metadata": {"name": _USERS}, "data": {"a": "b"}}
+            await self.lab.client.create(CONFIG_MAPS.raw, note, namespace=_SPACE)
         deployed = await self._objects()
         again: list[DeployStep] = []
         await self._engine(again).deploy(documents)
@@ -90,13 +91,15 @@ class Trial:
     ) -> None:
         """Remove everything twice: with something of a user's in the namespace, and without."""
         everything = sorted({*components, "api", "exporter", "scheduler"})
+        users = "ConfigMap", _SPACE, _USERS
+        had_note = users in await self._objects()
         await self._remove(everything, choices)
-        there = await self._objects()
-        if ("ConfigMap", _SPACE, _USERS) not in there:
-            self._found(f"remove {everything} took away what a user has in the namespace")
-            return
-        await self.lab.client.delete(CONFIG_MAPS.raw, _USERS, namespace=_SPACE)
-        await self._remove(everything, choices)
+        if had_note:
+            if users not in await self._objects():
+                self._found(f"remove {everything} took away what a user has in the namespace")
+                return
+            await self.lab.client.delete(CONFIG_MAPS.raw, _USERS, namespace=_SPACE)
+            await self._remove(everything, choices)
         self._compare(f"to deploy and remove {components}", before, await self._objects())
 
     async def _remove(
