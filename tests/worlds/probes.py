@@ -220,7 +220,7 @@ class Prober:
     ) -> list[Finding]:
         self.lab.told[promise.oracle] += 1
         names = await self._created(pods)
-        bound = most if self.lab.all_exact else len(pods)
+        bound = most if self.lab.all_exact and not self.lab.rebalances else len(pods)
         found = await self.kept(promise, names, least=least, most=bound)
         await self._delete(names)
         await self.lab.pass_time(10)

@@ -149,6 +149,7 @@ class Lab(Lifetime):
         self.told: Counter[str] = Counter()
         self.services: dict[str, Handler] = {}
         self.extender: RunningExtender | None = None
+        self.rebalances = False
         self.disks: Disks | None = None
         self._stock: StockScheduler | None = None
         self._jobs: list[asyncio.Task[Any]] = []
@@ -359,7 +360,8 @@ class Lab(Lifetime):
         self.known_since |= dict.fromkeys(names, self.clock.monotonic() + REPORT_SECONDS)
 
     async def start_rebalancer(self) -> None:
-        """Start a rebalancer that looks often."""
+        """Start a rebalancer that looks often; it makes room that no tool can know of before."""
+        self.rebalances = True
         lease = LeaseSettings(leader_elect=False)
         settings = RebalancerSettings(interval=REBALANCE_SECONDS, patience=60.0, lease=lease)
         process = RebalancerProcess(settings, self.connect())
