@@ -63,6 +63,23 @@ def test_a_reservation_is_taken_off_the_zone_that_the_kubelet_will_take(
     assert free(cache) == site.free
 
 
+@pytest.mark.parametrize(("policy", "told"), [("none", ("n1",)), ("single-numa-node", ())])
+def test_a_report_without_the_cpus_of_a_pod_that_is_gone_lets_others_in(
+    policy: str, told: tuple[str, ...]
+) -> None:
+    """Where no kubelet aligns pods, schedulers give out what the report leaves."""
+    site = ReportedNode.make(policy=policy)
+    there = pod("a", cpus=4)
+    site.admit(there)
+    cache = Predict()
+    cache.pod_seen(PodInfo(taken(bound(there, "n1"))))
+    cache.set_report(site.report())
+    assert cache.pod_seen(PodInfo(ended(bound(there, "n1")))).freed == ("n1",)
+    site.remove("a")
+    assert cache.set_report(site.report()).freed == told
+    assert cache.set_report(site.report()).freed == ()
+
+
 def test_a_report_that_names_the_pod_confirms_the_prediction(
     site: ReportedNode, cache: Predict
 ) -> None:

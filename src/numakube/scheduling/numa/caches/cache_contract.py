@@ -23,6 +23,7 @@ from numakube.scheduling.snapshot.zone_belief import (
     ChangeCause,
 )
 from numakube.topology.report_update import configuration_of
+from numakube.values.cpuset import union
 
 if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
@@ -113,12 +114,27 @@ def makes_room(before: NumaBelief | None, after: NumaBelief | None) -> bool:
         return True
     if configuration_of(before.topology) != configuration_of(after.topology):
         return True
-    return _more_is_free(before, after) or _a_pod_left(before, after)
+    return _more_is_free(before, after) or _a_pod_left(before, after) or _cpus_left(before, after)
 
 
 def _more_is_free(before: NumaBelief, after: NumaBelief) -> bool:
     zones = zip(before.available, after.available, strict=True)
     return any(amount > old.get(name, 0) for old, new in zones for name, amount in new.items())
+
+
+def _cpus_left(before: NumaBelief, after: NumaBelief) -> bool:
+    """Tell whether the report of a kubelet that aligns nothing has CPUs no more that it gave out.
+
+    Whoever places pods there instead gives out what the report leaves, and not what is foreseen: a
+    pod that is gone has its CPUs until the report says otherwise.
+    """
+    old, new = before.topology, after.topology
+    if old is None or new is None or old.report is new.report or new.policy.aligns:
+        return False
+    if old.report is None or new.report is None:
+        return False
+    held = union(holding.cpus.mask for holding in old.report.pods.values())
+    return bool(held & ~union(holding.cpus.mask for holding in new.report.pods.values()))
 
 
 def _a_pod_left(before: NumaBelief, after: NumaBelief) -> bool:
