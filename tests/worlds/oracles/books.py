@@ -13,8 +13,10 @@ from numakube.insight.node_map.map_json import picture_document
 from numakube.insight.node_map.picture_from_facts import node_picture
 from numakube.kube.catalog import NODES, PODS
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
+from numakube.values.resources import is_extended
 from numakube_planning.audit import audit
 
 PERIOD_SECONDS: Final = 15.0
@@ -149,7 +151,9 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
             smallest = min(
                 len(_zone(model, node.id) & _usable(model)) for node in model.machine.nodes
             )
-            if len(cpus) <= smallest:
+            # Devices may be on more NUMA nodes than CPUs need to be: then so is the pod.
+            has_devices = any(map(is_extended, PodInfo(pod).requests))
+            if len(cpus) <= smallest and not has_devices:
                 yield f"audit has {place[1]} aligned, its CPUs {cpus} are on {zones}"
 
 
