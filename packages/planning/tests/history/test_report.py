@@ -151,7 +151,7 @@ def test_a_table_has_a_line_for_each_day_and_none_for_what_is_not_known(
         ["-"] * 6,
         ["800", "75s", "3", "NodeResourceTopologyMatch", "2", "3"],
     ]
-    assert "Of 1 of 3 days nothing is recorded; they count for nothing here." in ended.out
+    assert "Of 1 of 3 days no exporters are recorded; they count for nothing here." in ended.out
     assert "15% of gpu was free and of no use" in ended.out
     assert "3.0 pods waited on average because of NodeResourceTopologyMatch" in ended.out
     assert "Kubelets rejected 2 pods after they were bound (TopologyAffinityError)." in ended.out
@@ -168,6 +168,19 @@ def test_a_document_has_everything(numakube: Run, prometheus: Answers) -> None:
     }  # fmt: skip
     assert first["waiting"] == {"NodeResourceTopologyMatch": 4}
     assert (second["resources"], second["placed"], second["medianWaitSeconds"]) == ({}, None, None)
+
+
+def test_without_a_record_of_schedulers_nobody_is_said_to_have_been_refused_or_not(
+    numakube: Run, prometheus: Answers
+) -> None:
+    prometheus.series = {
+        name: series for name, series in prometheus.series.items() if name.startswith("numakube_z")
+    }
+    ended = numakube("report", "--prometheus", prometheus.url, "--days", "3")
+    assert [line.split()[1:] for line in ended.out.splitlines()[8:11]] == [["-"] * 6] * 3
+    assert "Of 3 of 3 days no schedulers are recorded" in ended.out
+    document = numakube("report", "--prometheus", prometheus.url, "--days", "3", "-o", "json")
+    assert json.loads(document.out)["days"][0]["rejected"] is None
 
 
 def test_a_week_is_asked_for_day_by_day_and_of_our_own_schedulers_alone(

@@ -173,19 +173,19 @@ def _share(share: float | None) -> str:
 
 
 def _pods_row(day: ReportedDay) -> list[str]:
-    known = bool(day.resources) or day.placed is not None
-    by = max(day.waiting, key=lambda name: (day.waiting[name], name), default="")
+    waiting = day.waiting or {}
+    by = max(waiting, key=lambda name: (waiting[name], name), default="")
     wait = day.median_wait_seconds
     return [
         day.date,
         _NOT_KNOWN if day.placed is None else f"{day.placed:.0f}",
         _NOT_KNOWN if wait is None else f"{wait:.1f}s" if wait < 10 else age_text(wait),
-        _sum(day.waiting, known=known),
+        _sum(day.waiting),
         by or _NOT_KNOWN,
-        _sum(day.rejected, known=known),
-        _sum(day.misaligned, known=known),
+        _sum(day.rejected),
+        _sum(day.misaligned),
     ]
 
 
-def _sum(values: Mapping[str, float], *, known: bool) -> str:
-    return f"{sum(values.values()):.1f}".removesuffix(".0") if known else _NOT_KNOWN
+def _sum(values: Mapping[str, float] | None) -> str:
+    return _NOT_KNOWN if values is None else f"{sum(values.values()):.1f}".removesuffix(".0")

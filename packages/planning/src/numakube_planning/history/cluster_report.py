@@ -65,7 +65,8 @@ class ReportedDay(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Attributes:
         date: in UTC.
         resources: those with a record of that day.
-        placed: pods that our schedulers placed.
+        placed: pods that our schedulers placed; None, as are the three last ones, if none of them
+            was recorded that day.
         median_wait_seconds: from the first sight of a pod to its binding.
         waiting: pods on average that each plugin kept from being scheduled.
         rejected: pods that kubelets rejected after they were bound, by reason.
@@ -76,9 +77,9 @@ class ReportedDay(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     resources: dict[str, Use] = {}
     placed: float | None = None
     median_wait_seconds: float | None = None
-    waiting: dict[str, float] = {}
-    rejected: dict[str, float] = {}
-    misaligned: dict[str, float] = {}
+    waiting: dict[str, float] | None = None
+    rejected: dict[str, float] | None = None
+    misaligned: dict[str, float] | None = None
 
 
 class ClusterReport(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -137,7 +138,14 @@ def _day(found: Mapping[str, Mapping[str, Days]], place: int, end: int) -> Repor
         values = {name: days[place] for name, days in found[query].items()}
         return {name: value for name, value in sorted(values.items()) if value is not None}
 
+    def of_scheduler(query: str) -> dict[str, float] | None:
+        """Return what is above zero; without a scheduler's record, no series is not none."""
+        if not attempts:
+            return None
+        return {name: value for name, value in at(query).items() if value > 0}
+
     allocatable, free, stranded = at(_ALLOCATABLE), at(_FREE), at(_STRANDED)
+    attempts = at(_ATTEMPTS)
     return ReportedDay(
         date=datetime.fromtimestamp(end - DAY, UTC).date().isoformat(),
         resources={
@@ -149,26 +157,24 @@ def _day(found: Mapping[str, Mapping[str, Days]], place: int, end: int) -> Repor
             for name, total in allocatable.items()
             if name in free
         },
-        placed=at(_ATTEMPTS).get(_SCHEDULED),
+        placed=attempts.get(_SCHEDULED, 0.0) if attempts else None,
         median_wait_seconds=at(_WAIT).get(""),
-        waiting=_above_zero(at(_WAITING)),
-        rejected=_above_zero(at(_REJECTED)),
-        misaligned=_above_zero(at(_MISALIGNED)),
+        waiting=of_scheduler(_WAITING),
+        rejected=of_scheduler(_REJECTED),
+        misaligned=of_scheduler(_MISALIGNED),
     )
-
-
-def _above_zero(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value > 0}
 
 
 def _summary(days: tuple[ReportedDay, ...]) -> Iterator[str]:
     """Yield what is worth knowing, the costliest first."""
     known = [day for day in days if day.resources]
-    if len(known) < len(days):
-        yield (
-            f"Of {len(days) - len(known)} of {len(days)} days nothing is recorded;"
-            " they count for nothing here."
-        )
+    scheduled = [day for day in days if day.placed is not None]
+    for what, recorded in (("exporters", known), ("schedulers", scheduled)):
+        if len(recorded) < len(days):
+            yield (
+                f"Of {len(days) - len(recorded)} of {len(days)} days no {what} are recorded;"
+                " they count for nothing here."
+            )
     shares = {
         name: _mean(day.resources[name].stranded_share for day in known if name in day.resources)
         for name in {name for day in known for name in day.resources}
@@ -179,25 +185,25 @@ def _summary(days: tuple[ReportedDay, ...]) -> Iterator[str]:
                 f"{_PERCENT * share:.0f}% of {short_name(name)} was free and of no use, since zones"
                 " lacked what goes with it: kubectl numa top namespaces --sort-by strands"
             )
-    waiting = _totals(day.waiting for day in known)
+    waiting = _totals(day.waiting for day in scheduled)
     if waiting:
         plugin, most = max(waiting.items(), key=lambda item: (item[1], item[0]))
-        average = most / len(known)
+        average = most / len(scheduled)
         yield f"{average:.1f} pods waited on average because of {plugin}, which refused most."
-    for reason, count in sorted(_totals(day.rejected for day in known).items()):
+    for reason, count in sorted(_totals(day.rejected for day in scheduled).items()):
         yield f"Kubelets rejected {count:.0f} pods after they were bound ({reason})."
-    misaligned = sum(_totals(day.misaligned for day in known).values())
-    if known and misaligned:
+    misaligned = sum(_totals(day.misaligned for day in scheduled).values())
+    if misaligned:
         yield (
-            f"{misaligned / len(known):.1f} pods on average wanted alignment and did not have it:"
-            " kubectl numa check pods"
+            f"{misaligned / len(scheduled):.1f} pods on average wanted alignment and did not have"
+            " it: kubectl numa check pods"
         )
 
 
-def _totals(days: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def _totals(days: Iterable[Mapping[str, float] | None]) -> dict[str, float]:
     totals: dict[str, float] = {}
     for values in days:
-        for name, value in values.items():
+        for name, value in (values or {}).items():
             totals[name] = totals.get(name, 0.0) + value
     return totals
 
