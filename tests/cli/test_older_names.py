@@ -51,6 +51,18 @@ def test_check_with_a_file_checks_manifests(tmp_path: Path, numakube: Callable[.
     assert "No such command ''" in numakube("check", "").err
 
 
+def test_a_file_that_is_called_like_a_command_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numakube: Callable[..., Ended]
+) -> None:
+    """Folders are often called manifests, or pods."""
+    monkeypatch.chdir(tmp_path)
+    for line in (("check", "manifests"), ("check", "pods"), ("plan", "defrag"), ("run", "gc")):
+        (tmp_path / line[1]).mkdir()
+        ended = numakube(*line, "--help")
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out.startswith(f"Usage: numakube {' '.join(line)} ")
+
+
 def test_a_mistyped_older_name_gets_the_new_one(numakube: Callable[..., Ended]) -> None:
     assert "Did you mean 'plan simulate'?" in numakube("simulat").err
     assert "Did you mean 'run scheduler'?" in numakube("schedulr").err

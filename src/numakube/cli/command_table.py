@@ -137,7 +137,7 @@ _OLD_NAMES: Final = {
     "static-pod": "manifests static-pod",
     "images": "manifests images",
 }
-"""What commands were called before; they go with the release after the next."""
+"""What commands were called before version 1.0; these names go with version 2.0."""
 
 _SHORT_NAMES: Final = {"queue": "debug queue"} | {
     name: entry.path for name, entry in PROGRAMS.items()

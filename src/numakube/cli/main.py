@@ -18,6 +18,7 @@ from numakube.cli.command_table import (
     COMMANDS,
     GROUPS,
     first_words,
+    joined,
     joined_first_words,
     other_names,
     path_in,
@@ -45,9 +46,7 @@ BROKEN_PIPE: Final = 141  # 128 and the number of SIGPIPE
 OPTIONAL: Final = ("cryptography", "distributed", "google", "grpc", "h2", "matplotlib")
 """Libraries, as they are imported, that only extras bring."""
 
-EXTRAS: Final = {
-    **{entry.path: entry.extra for entry in PROGRAMS.values() if entry.extra},
-}
+EXTRAS: Final = {entry.path: entry.extra for entry in PROGRAMS.values() if entry.extra}
 """Commands of ours that need them, and the extra that has all that each needs."""
 
 
@@ -200,14 +199,16 @@ def run(arguments: Sequence[str], *, program: str) -> int:
 
 
 def _is_group(words: Sequence[str]) -> bool:
-    """Tell whether *words* begin with a group of commands, not with a file to check.
+    """Tell whether *words* begin with a group of commands, not with a command called like it once.
 
-    ``check FILE`` is what ``check manifests FILE`` was called.
+    ``check FILE`` is what ``check manifests FILE`` was called; a file may be called as a command.
     """
-    if words[0] not in GROUPS or words[0] != "check" or len(words) == 1:
+    if words[0] not in GROUPS or len(words) == 1:
         return words[0] in GROUPS
     word = words[1]
-    return word in ("-h", "--help") or not (word.startswith("-") or os.path.exists(word))  # noqa: PTH110
+    if word in ("-h", "--help") or not (word.startswith("-") or os.path.exists(word)):  # noqa: PTH110
+        return True
+    return f"{words[0]} {word}" in {**COMMANDS, **joined()} or renamed(words[0]) is None
 
 
 def _take_debug(arguments: Sequence[str]) -> tuple[bool, list[str]]:
