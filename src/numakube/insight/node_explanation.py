@@ -12,6 +12,7 @@ from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.doctor.findings import Severity
 from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.explanation_document import API_VERSION, Document, text_of
+from numakube.insight.explain.explanation_summary import unread_notes
 from numakube.insight.explain.explanation_text import DATA_WORDS, EMPTY, Line, LineRole, table_lines
 from numakube.insight.facts import CORDONED, NOT_READY
 from numakube.insight.unknown_zones import why_unknown
@@ -89,6 +90,7 @@ class NodeExplanation(Document, frozen=True, kw_only=True):
         data: how well its zones are known, as in `Candidate`; so is ``data_reason``.
         taints: those that keep pods away which do not tolerate them.
         waiting: pods that wait, at most `MOST_TRIED`; ``more_waiting`` were not tried.
+        notes: what could not be read, so that the answer does not rest on it.
     """
 
     api_version: str = API_VERSION
@@ -111,6 +113,7 @@ class NodeExplanation(Document, frozen=True, kw_only=True):
     waiting: tuple[WaitingPod, ...] = ()
     more_waiting: int = 0
     findings: tuple[NodeFinding, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def explain_node(facts: ClusterFacts, name: str, explain_pod: ExplainPod) -> NodeExplanation:
@@ -153,6 +156,7 @@ def explain_node(facts: ClusterFacts, name: str, explain_pod: ExplainPod) -> Nod
         waiting=tuple(_tried(facts, name, pod, explain_pod) for pod in waiting[:MOST_TRIED]),
         more_waiting=max(0, len(waiting) - MOST_TRIED),
         findings=tuple(_findings(facts, name)),
+        notes=tuple(unread_notes(facts)),
     )
 
 
@@ -177,7 +181,7 @@ def _tried(facts: ClusterFacts, name: str, pod: Pod, explain_pod: ExplainPod) ->
     if found.verdict == "held":
         verdict, reason = "held", found.summary
     elif name in found.fitting:
-        reason = why_unknown(facts, subject.unbound(), [name])
+        reason = why_unknown(facts, subject.unbound(), [name]) or _why_unread(facts, pod)
         verdict = "unknown" if reason else "fits"
     elif here is not None and not here.fits:
         plugin, reason = here.plugin, here.reason
@@ -191,6 +195,12 @@ def _tried(facts: ClusterFacts, name: str, pod: Pod, explain_pod: ExplainPod) ->
         reason=reason,
         gang=group_named_by(pod) is not None,
     )
+
+
+def _why_unread(facts: ClusterFacts, pod: Pod) -> str:
+    if facts.claims_known or not pod.spec.resource_claims:
+        return ""
+    return "its resource claims could not be read"
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
@@ -232,8 +242,10 @@ def _verdict(usage: NodeUsage, node: Node, view: NodeTopology | Unusable | None)
         )
     aligned = isinstance(view, NodeTopology) and view.policy is not TopologyPolicy.NONE
     how = "its kubelet aligns them" if aligned else "its kubelet aligns none of them"
-    stale = f" What is known of its zones is out of date: {usage.stale}." if usage.stale else ""
-    return "open", f"{name} takes pods{only}; {how}.{stale}"
+    if usage.stale:
+        old = f"What is known of its zones is out of date: {usage.stale}."
+        return "unknown", f"{name} takes pods{only}; {how}. {old}"
+    return "open", f"{name} takes pods{only}; {how}."
 
 
 def _findings(facts: ClusterFacts, name: str) -> Iterator[NodeFinding]:
@@ -274,6 +286,9 @@ def _lines(found: NodeExplanation) -> Iterator[Line]:
         yield EMPTY
         rest = len(found.findings) - _MOST_FINDINGS
         yield Line(f"{rest} more: kubectl numa doctor --node {found.node}", LineRole.NOTE)
+    if found.notes:
+        yield EMPTY
+        yield from (Line(f"Note: {note}", LineRole.NOTE) for note in found.notes)
 
 
 def _zone_rows(zones: Sequence[NodeZone]) -> list[list[str]]:

@@ -13,6 +13,7 @@ from numakube.api.codec import convert
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod, PodResourceClaim
+from numakube.insight.collected import RESOURCE_CLAIMS
 from numakube.insight.explain import Explanation, Subject, explain
 from numakube.insight.explain.claim_explanation import (
     ClaimExplanation,
@@ -22,6 +23,7 @@ from numakube.insight.explain.claim_explanation import (
 from numakube.insight.explain.explanation_text import joined
 from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
+from numakube.insight.list_reading import Unreadable
 from numakube.insight.node_explanation import (
     MOST_TRIED,
     NodeExplanation,
@@ -30,6 +32,7 @@ from numakube.insight.node_explanation import (
 )
 from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import World, pod
+from numakube.topology import nrt_names
 
 
 def of_node(facts: ClusterFacts, name: str = "node-a") -> NodeExplanation:
@@ -140,6 +143,26 @@ def test_pods_that_wait_are_tried_on_the_node_the_most_important_first() -> None
     assert "best zone has 8 of 9" in large.reason
     text = joined(node_lines(found))
     assert "4 pods without a node; 3 would fit here alone:" in text
+
+
+def test_a_report_that_is_out_of_date_is_no_knowledge() -> None:
+    world = one_node()
+    found = of_node(world.facts(attributes={"node-a": {nrt_names.STALE: "kubelet away"}}))
+    assert (found.verdict, found.data) == ("unknown", "stale")
+    assert "out of date" in found.summary
+
+
+def test_what_could_not_be_read_is_not_left_out_in_silence() -> None:
+    world = two_nodes()
+    claim(world, "mine")
+    refused = Unreadable(RESOURCE_CLAIMS, "not allowed")
+    unread = world.facts(claims_known=False, unreadable=(refused,))
+    world.pods.append(using())
+    waiting = world.facts(claims_known=False, unreadable=(refused,))
+    for notes in (of_node(waiting).notes, of_claim(unread).pod.notes):  # type: ignore[union-attr]
+        assert any("Not taken into account" in note for note in notes)
+    assert [entry.verdict for entry in of_node(waiting).waiting] == ["unknown"]
+    assert of_node(world.facts(claims_known=True)).waiting[0].verdict == "fits"
 
 
 def test_only_so_many_pods_are_tried() -> None:

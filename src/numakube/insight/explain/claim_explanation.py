@@ -19,6 +19,7 @@ from numakube.dra.pod_claims import used_claims
 from numakube.dra.pools import selects
 from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
 from numakube.insight.explain.explanation_document import API_VERSION, Document, Explanation
+from numakube.insight.explain.explanation_summary import unread_notes
 from numakube.insight.explain.explanation_text import EMPTY, Line, LineRole, lines_of, table_lines
 from numakube.insight.known_schedulers import profiles
 from numakube.values.display import counted, zones_text
@@ -40,7 +41,7 @@ _MOST_SHOWN: Final = 20
 _STAND_IN: Final = "uses-the-claim"
 
 
-class HeldDeviceOfClaim(Document, frozen=True):
+class AllocatedDevice(Document, frozen=True):
     """A device that the claim has.
 
     Attributes:
@@ -90,7 +91,7 @@ class ClaimExplanation(Document, frozen=True, kw_only=True):
     verdict: str
     summary: str
     nodes: tuple[str, ...] = ()
-    devices: tuple[HeldDeviceOfClaim, ...] = ()
+    devices: tuple[AllocatedDevice, ...] = ()
     users: tuple[ClaimUser, ...] = ()
     pod: Explanation | None = None
     planned: bool = False
@@ -145,7 +146,8 @@ def explain_claim(
     subject = _stand_in(claim, _scheduler(facts)) if waiting is None else pod_subject(waiting)
     found = explain_pod(subject)
     if waiting is None:
-        found = replace(found, notes=())  # they are about CPUs, memory and the scheduler's name
+        # The others are about its CPUs, its memory and the scheduler's name.
+        found = replace(found, notes=tuple(unread_notes(facts)))
     return ClaimExplanation(
         taken_at=facts.taken_at,
         claim=meta.key,
@@ -204,7 +206,7 @@ def _allocated(
     )
 
 
-def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> HeldDeviceOfClaim:
+def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> AllocatedDevice:
     names = {
         piece.spec.node_name
         for piece in facts.objects.resource_slices.values()
@@ -217,7 +219,7 @@ def _device(facts: ClusterFacts, result: DeviceRequestAllocationResult) -> HeldD
         for device in facts.dra_devices(name)
     }
     node, zones = places.get(DeviceId(result.driver, result.pool, result.device), ("", ()))
-    return HeldDeviceOfClaim(
+    return AllocatedDevice(
         request=result.request,
         driver=result.driver,
         pool=result.pool,
@@ -280,7 +282,7 @@ def _lines(found: ClaimExplanation, most: int) -> Iterator[Line]:
         yield Line(f"  and {counted(len(found.users) - most, 'more pod')}; -o wide lists all")
 
 
-def _row(device: HeldDeviceOfClaim) -> list[str]:
+def _row(device: AllocatedDevice) -> list[str]:
     where = zones_text(device.numa_nodes) if device.numa_nodes else "not known"
     name = f"{device.pool}/{device.device}" + (" (admin access)" if device.admin_access else "")
     return [device.request, device.driver, name, device.node or "-", where]

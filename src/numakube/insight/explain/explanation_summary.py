@@ -113,7 +113,7 @@ def notes_of(
     blind = nothing_known(facts)
     if blind and blind not in summary:
         notes.append(f"{blind[0].upper()}{blind[1:]}.")
-    return (*notes, *_unread(facts))
+    return (*notes, *unread_notes(facts))
 
 
 def gang_note(pod: Pod) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ def _silence(inside: list[Unreadable]) -> str:
     return f"no scheduler could be asked ({'; '.join(reasons)})"
 
 
-def _unread(facts: ClusterFacts) -> Iterator[str]:
+def unread_notes(facts: ClusterFacts) -> Iterator[str]:
     """Yield what was not taken into account: what was refused in one line, the rest one by one."""
     kinds = [fact for fact in facts.unreadable if fact.what.partition("/")[0] != SCHEDULER]
     lacking = [kind for kind in kinds if kind.right and kind.what != TOPOLOGIES]
