@@ -13,6 +13,7 @@ from tests.worlds.oracles.books import (
     audit_says_where_pods_are,
     caches_equal_a_fresh_list,
     maps_show_who_holds_what,
+    namespaces_have_what_their_pods_have,
     no_zone_holds_more_than_it_has,
     tools_show_what_kubelets_hold,
 )
@@ -25,6 +26,7 @@ from tests.worlds.oracles.notices import (
     nothing_is_logged_as_an_error,
 )
 from tests.worlds.oracles.placement import (
+    explanations_of_nodes_and_claims_are_true,
     no_kubelet_rejects_a_pod,
     no_pod_is_bound_twice,
     no_pod_of_the_stock_scheduler_waits_that_fits,
@@ -55,6 +57,8 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     tools_show_what_kubelets_hold,
     maps_show_who_holds_what,
     audit_says_where_pods_are,
+    namespaces_have_what_their_pods_have,
+    explanations_of_nodes_and_claims_are_true,
     figures_are_the_same_everywhere,
     events_are_true,
     a_quiet_cluster_is_quiet,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -11,6 +12,8 @@ from tests.worlds.virtual_lab import EXACT, Lab
 from numakube.api.pod import Pod, has_ended
 from numakube.insight.node_map.map_json import picture_document
 from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.insight.usage.namespace_usage import namespace_usages
+from numakube.insight.usage.zone_usage import node_usage
 from numakube.kube.catalog import NODES, PODS
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -121,6 +124,32 @@ async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
                 if shown[key] != held[key]
             }
             yield f"the map of {name} and its kubelet differ: {wrong}"
+
+
+async def namespaces_have_what_their_pods_have(lab: Lab) -> AsyncIterator[str]:
+    """What `top namespaces` adds up is the kubelets' own, and what is stranded is whole."""
+    if not lab.all_exact or any(lab.age(pod) < PERIOD_SECONDS for pod in lab.pods):
+        return
+    facts = await lab.facts()
+    usages = {usage.namespace: usage for usage in namespace_usages(facts, facts.nodes)}
+    held: Counter[str] = Counter()
+    for pod in lab.pods:
+        kubelet = lab.pool.kubelets.get(pod.spec.node_name)
+        if kubelet is not None and kubelet.admission is not None and not has_ended(pod):
+            cpus = cpus_of(kubelet.admission.model, pod.metadata.uid)
+            if _is_allotted(pod):
+                return
+            held[pod.metadata.namespace] += len(cpus)
+    for space, usage in usages.items():
+        if usage.cpus != held[space] and not usage.unknown:
+            yield f"top namespaces says {usage.cpus} CPUs of {space}, kubelets say {held[space]}"
+    stranded: Counter[str] = Counter()
+    for name in facts.nodes:
+        for zone in node_usage(facts, name)[1]:
+            stranded.update(zone.stranded)
+    parts = sum((usage.strands for usage in usages.values()), Counter[str]())
+    if +stranded != +parts:
+        yield f"namespaces strand {dict(parts)}, stranded is {dict(stranded)}"
 
 
 async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:

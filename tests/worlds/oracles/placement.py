@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from tests.apps.scheduler.brute_force import fits as would_admit
@@ -15,7 +16,9 @@ from numakube.api.pod import Pod, has_ended
 from numakube.api.pod_resources import pending_resize
 from numakube.errors import MalformedObject
 from numakube.insight.explain import explain, in_its_gang, pod_subject
+from numakube.insight.explain.claim_explanation import explain_claim
 from numakube.insight.explain.pod_explanation import ExplainOptions
+from numakube.insight.node_explanation import explain_node
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import CORE_EVENTS, NODES, PODS
 from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
@@ -91,6 +94,30 @@ async def _waiting_though_they_fit(lab: Lab) -> AsyncIterator[str]:
             ]
             if places and all(lab.tells_exactly(place) for place in places):
                 yield f"{name} waits, and the kubelet of {places[0]} would admit it: {told.summary}"
+
+
+async def explanations_of_nodes_and_claims_are_true(lab: Lab) -> AsyncIterator[str]:
+    """A node takes what its explanation says, and devices of a claim are where its pods run."""
+    facts = await lab.facts()
+    pods = {pod.metadata.key: pod for pod in lab.pods}
+    plain = [pod for pod in lab.waiting() if _is_plain(pod)]
+    for name, node in facts.nodes.items() if plain and lab.all_exact else ():
+        engine, options = engine_of(facts), ExplainOptions(node=name, changes=False)
+        told = explain_node(facts, name, partial(explain, facts, engine, options=options))
+        for entry in told.waiting:
+            pod = pods.get(entry.pod)
+            if entry.verdict == "fits" and pod in plain and not _takes(lab, node, name, pod):
+                yield f"explain node says that {entry.pod} fits on {name}, and its kubelet does not"
+    for key, claim in facts.objects.resource_claims.items():
+        if claim.status.allocation is None:
+            continue
+        has = explain_claim(facts, claim, partial(explain, facts, engine_of(facts)))
+        for user in has.users:
+            places = {device.node for device in has.devices if device.node}
+            if user.node and user.reserved and not places <= {user.node}:
+                yield f"explain claim has {key} on {places}, {user.pod} is on {user.node}"
+            if user.reserved and (user.state == "gone") == (user.pod in pods):
+                yield f"explain claim says of {user.pod}, for which {key} is kept: {user.state}"
 
 
 async def nobody_is_evicted_in_vain(lab: Lab) -> AsyncIterator[str]:
