@@ -10,10 +10,10 @@ WORKERS ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test worlds soak vm lint fmt bench docs dist release clean
+.PHONY: help venv demo test worlds soak vm lint fmt bench scoreboard docs dist release clean
 
 help:  ## Show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP)  ## Create .venv with the packages (editable) and their development tools
 
@@ -57,6 +57,9 @@ fmt: venv  ## Format the code
 
 bench: venv  ## Measure; prints one JSON object a line
 	@$(BIN)/python -m benchmarks
+
+scoreboard: venv  ## Beside kube-scheduler and others in KUBEBUILDER_ASSETS: docs/results/scoreboard.md
+	@$(BIN)/python -m benchmarks.scoreboard
 
 docs: venv  ## Build the documentation as a site into site/; broken links are errors
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' $(EDITABLE)

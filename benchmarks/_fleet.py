@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.pod import Pod
     from numakube.kube.client import Client
+    from numakube.kube.resource_types import Document
     from numakube_lab.nodes.node_documents import NodePlan
 
 _AT_ONCE = 16
@@ -74,7 +75,13 @@ async def _create(
         devices = {name: len(members) for name, members in plan.machine.devices.items()}
         offer = NodeOffer({**base.capacity, **devices}, {**base.allocatable, **devices})
         document = node_document(plan, offer, address="10.0.0.1", cidr="10.1.0.0/24", now=now)
-        await client.create(NODES, {"apiVersion": "v1", "kind": "Node", **document})
-        # New nodes are tainted until a controller sees that they are ready; there is none here.
-        await client.patch(NODES, plan.name, merge_patch({"spec": {"taints": None}}))
+        await create_node(client, document)
         await client.create(NODE_RESOURCE_TOPOLOGIES, report_of(plan))
+
+
+async def create_node(client: Client, document: Document) -> None:
+    """Create a node that takes pods."""
+    await client.create(NODES, {"apiVersion": "v1", "kind": "Node", **document})
+    # New nodes are tainted until a controller sees that they are ready; there is none here.
+    name = document["metadata"]["name"]
+    await client.patch(NODES, name, merge_patch({"spec": {"taints": None}}))

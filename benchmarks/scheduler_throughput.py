@@ -152,7 +152,13 @@ def scheduler(kubeconfig: Path, address: str = "127.0.0.1:0") -> Iterator[subpro
 
 
 @contextmanager
-def kube_scheduler(binaries: Path, kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
+def kube_scheduler(
+    binaries: Path,
+    kubeconfig: Path,
+    *,
+    program: str = "kube-scheduler",
+    profile: Document | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a kube-scheduler for our pods, with no limit on its requests."""
     config = kubeconfig.with_name("kube-scheduler.yaml")
     document = {
@@ -160,10 +166,10 @@ def kube_scheduler(binaries: Path, kubeconfig: Path) -> Iterator[subprocess.Pope
         "kind": "KubeSchedulerConfiguration",
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 5000, "burst": 5000},
-        "profiles": [{"schedulerName": NAME}],
+        "profiles": [profile or {"schedulerName": NAME}],
     }
     config.write_text(dump_yaml(document), encoding="utf-8")
-    words = [str(binaries / "kube-scheduler"), f"--config={config}", "--secure-port=0"]
+    words = [str(binaries / program), f"--config={config}", "--secure-port=0"]
     with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:  # noqa: S603 - the user's
         try:
             yield process
@@ -240,7 +246,7 @@ async def _of_burst(
     await create_pods(client, observer, burst)
     await observer.all_bound(burst)
     seconds = time.perf_counter() - start
-    await _all_told(client, pods + 1)
+    await all_told(client, pods + 1)
     told = time.perf_counter() - start
     used, served = cpu_seconds(scheduler) - used, sum(map(cpu_seconds, server)) - served
     return [
@@ -261,7 +267,7 @@ def _each(metric: str, seconds: float, pods: int) -> dict[str, object]:
     return {"metric": metric, "value": round(1000 * seconds / pods, 2), "unit": "ms"}
 
 
-async def _all_told(client: Client, count: int) -> None:
+async def all_told(client: Client, count: int) -> None:
     """Wait until there is an event for each pod."""
     first = list_request(CORE_EVENTS.collection_path(namespace="default"), [("limit", "1")])
     async with asyncio.timeout(GIVE_UP_SECONDS):
