@@ -72,6 +72,20 @@ ANNEXES: Final = (
                 on_every_node=True,
             ),
         ),
+        manifests=(
+            Added(
+                name="dra",
+                summary="The DRA driver on every node. CPUs and memory of nodes come by claim.",
+                on_request=True,
+                uses_reports=False,
+            ),
+        ),
+        node_groups=(
+            Added(
+                name="dra",
+                summary="The DRA driver on these nodes.",
+            ),
+        ),
         examples=MappingProxyType(
             {
                 "run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),

@@ -2,4 +2,14 @@
 
 from __future__ import annotations
 
+from numakube_dra_driver.manifest import DraManifest
+from numakube_dra_driver.metrics import DraMetrics
+
 MODULE_CEILINGS = {"dra-driver": 146}
+METRICS = {"dra-driver": DraMetrics}
+METRIC_TITLES = {"dra-driver": "DRA driver"}
+FLAVOURS = {"dra pool": lambda: DraManifest(name="pool", account="drivers").objects()}
+AS_ROOT = {
+    "dra": "control groups and the kubelet's sockets",
+    "dra pool": "control groups and the kubelet's sockets",
+}

@@ -22,9 +22,9 @@ from numakube.kube.catalog import (
 )
 from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.kubelet.machines.shape_text import from_shape
-from numakube.manifests.components import Choices
+from numakube.manifests.components import Choices, objects_of
 from numakube.testing import until
-from numakube_dra_driver.manifest import NAME, objects
+from numakube_dra_driver.manifest import NAME
 from numakube_lab.nodes.node_cgroups import group_of, group_of_container
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
@@ -41,8 +41,7 @@ class World:
 
     async def deploy(self) -> None:
         """Deploy the driver; wait until it is ready and its slices are there."""
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
-        documents = [namespace, *objects(Choices())]
+        documents = objects_of(["dra"], Choices())
         engine = DeployEngine(client=self.cluster.client, tell=lambda _: None)
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, 120.0, lambda _: None) == ""

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
         CREATED,
         KUBELET,
         POD_SECURITY,
+        AdditionSite,
         HostFolder,
         daemon_set,
         host_paths,
         probes,
+        security_constraints,
     )
     from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
     from numakube.manifests.rbac_rules import service_account
@@ -32,6 +34,7 @@ __all__ = [
     "IMAGE",
     "KUBELET",
     "POD_SECURITY",
+    "AdditionSite",
     "Choices",
     "HostFolder",
     "daemon_set",
@@ -40,6 +43,7 @@ __all__ = [
     "objects_of",
     "only_serves",
     "probes",
+    "security_constraints",
     "service_account",
 ]
 
@@ -49,7 +53,8 @@ __getattr__ = lazy_names(
         "components": "Choices objects_of",
         "exporter": "node_affinity",
         "cluster_policies": "only_serves",
-        "node_agents": "CREATED HostFolder KUBELET POD_SECURITY daemon_set host_paths probes",
+        "node_agents": "CREATED AdditionSite HostFolder KUBELET POD_SECURITY daemon_set host_paths"
+        " probes security_constraints",
         "pod_template_parts": "CONTAINER_SECURITY",
         "rbac_rules": "service_account",
         "release_image": "IMAGE",

@@ -25,7 +25,12 @@ from numakube.manifests.cluster_policies import (
     token_of,
     writes,
 )
-from numakube.manifests.node_agents import KUBELET, POD_SECURITY, kubelet_state
+from numakube.manifests.node_agents import (
+    KUBELET,
+    POD_SECURITY,
+    kubelet_state,
+    security_constraints,
+)
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY, HASH, hash_of
 from numakube.manifests.rbac_rules import (
     ask_who_calls,
@@ -185,30 +190,13 @@ class PoolExporters:
 
     def constraints(self) -> dict[str, Any]:
         """Return what OpenShift lets the exporters do on their hosts."""
-        anything = {"type": "RunAsAny"}
-        return {
-            "apiVersion": "security.openshift.io/v1",
-            "kind": "SecurityContextConstraints",
-            "metadata": {"name": SECURITY_CONTEXT_CONSTRAINTS},
-            "allowHostDirVolumePlugin": True,
-            "fsGroup": anything,
-            "runAsUser": anything,
-            "supplementalGroups": anything,
-            "readOnlyRootFilesystem": True,
-            "allowPrivilegeEscalation": False,
-            "requiredDropCapabilities": ["ALL"],
-            # Without a list no profile may be asked for.
-            "seccompProfiles": ["runtime/default"],
-            "seLinuxContext": {
-                "type": "MustRunAs",
-                "seLinuxOptions": POD_SECURITY["seLinuxOptions"],
-            },
-            "users": [
-                f"system:serviceaccount:{self.namespace}:{account}"
-                for account in (self.names.account, *self.agents)
-            ],
-            "volumes": ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
-        }
+        users = [
+            f"system:serviceaccount:{self.namespace}:{account}"
+            for account in (self.names.account, *self.agents)
+        ]
+        return security_constraints(
+            SECURITY_CONTEXT_CONSTRAINTS, users, POD_SECURITY["seLinuxOptions"]
+        )
 
     def metrics_service(self) -> dict[str, Any]:
         """Return the Service by which metrics are found."""

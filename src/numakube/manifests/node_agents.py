@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 CREATED: Final = "DirectoryOrCreate"
 
-POD_SECURITY: Final = {
+POD_SECURITY: Final[dict[str, Any]] = {
     "runAsUser": 0,
     "seLinuxOptions": {"type": "container_device_plugin_t", "level": "s0"},
     "seccompProfile": {"type": "RuntimeDefault"},
@@ -108,6 +108,44 @@ class KubeletStateMounts:
             },
             "volumeMounts": self.first_mounts,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdditionSite:
+    """Where what annexes run on the nodes of an operator's node groups lives.
+
+    Attributes:
+        image: what their pods run.
+        openshift: whether the platform asks for security context constraints.
+    """
+
+    namespace: str = ""
+    image: str = ""
+    openshift: bool = False
+
+
+def security_constraints(
+    name: str, users: Sequence[str], selinux: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what OpenShift lets pods of *users* do on their hosts."""
+    anything = {"type": "RunAsAny"}
+    return {
+        "apiVersion": "security.openshift.io/v1",
+        "kind": "SecurityContextConstraints",
+        "metadata": {"name": name},
+        "allowHostDirVolumePlugin": True,
+        "fsGroup": anything,
+        "runAsUser": anything,
+        "supplementalGroups": anything,
+        "readOnlyRootFilesystem": True,
+        "allowPrivilegeEscalation": False,
+        "requiredDropCapabilities": ["ALL"],
+        # Without a list no profile may be asked for.
+        "seccompProfiles": ["runtime/default"],
+        "seLinuxContext": {"type": "MustRunAs", "seLinuxOptions": dict(selinux)},
+        "users": list(users),
+        "volumes": ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"],
+    }
 
 
 def probes(port: str) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.annexes import Group, loaded
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd
 from numakube.manifests import cluster_policies as debug_access
 from numakube.manifests import exporter, extender, scheduler, secondary_scheduler
 from numakube.manifests.cluster_policies import flow_control, only_serves
 from numakube.manifests.controller_deployment import companions
+from numakube.manifests.node_agents import AdditionSite
 from numakube.manifests.pod_template_parts import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -155,14 +157,31 @@ def cluster_rules() -> list[dict[str, Any]]:
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
         *debug_access.debugging_rules(),
+        *_made("resource.k8s.io", ["deviceclasses"], "DeviceClass"),
     ]
-    more = (one for each in _controllers() for one in each.cluster_rules())
+    more = [
+        *(one for each in _controllers() for one in each.cluster_rules()),
+        *(one for document in _additions() for one in _granted(document)),
+    ]
     return rules + [one for one in more if not any(_is_within(one, other) for other in rules)]
 
 
 def _controllers() -> list[ControllerManifest]:
     """Return what it may be asked to run beside a scheduler."""
     return [kind(scheduler=secondary_scheduler.NAME) for kind in companions()]
+
+
+def _additions() -> list[dict[str, Any]]:
+    """Return what pods of annexes on node groups have in common."""
+    site = AdditionSite(openshift=True)
+    added = loaded(Group.NODE_GROUPS).values()
+    return [document for addition in added for document in addition.shared(site)]
+
+
+def _granted(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a role allows; anything else allows nothing."""
+    rules: list[dict[str, Any]] = document["rules"] if document["kind"] == "ClusterRole" else []
+    return rules
 
 
 def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
@@ -176,6 +195,7 @@ def _made(group: str, resources: list[str], kind: str) -> list[dict[str, Any]]:
         *extender.ExtenderManifest(namespace="", name=EXTENDER, second=False).access(),
         *debug_access.debugging_access(EXTENDER, ""),
         *(one for each in _controllers() for one in each.objects()),
+        *_additions(),
     ]
     names = dict.fromkeys(
         document["metadata"]["name"] for document in documents if document["kind"] == kind

@@ -1,4 +1,4 @@
-"""The driver on every node: a DaemonSet, its rights, and the class of the devices.
+"""The driver on every node: a DaemonSet, its rights, and the classes of its devices.
 
 It runs as root because control groups and the kubelet's folders are root's, and otherwise as the
 enforcer does: without a capability, not privileged. A pod that is replaced serves until the new one
@@ -8,6 +8,8 @@ server keeps each pod to those of its own node, which rights cannot say.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.manifests.cluster_policies import (
@@ -31,14 +33,17 @@ from numakube.manifests.node_agents import (
 )
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
+from numakube.manifests.release_image import IMAGE
 from numakube_dra_driver.annex import PORT
+from numakube_dra_driver.device_classes import class_documents
 from numakube_dra_driver.devices import DRIVER
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.manifests.components import Choices
 
 NAME: Final = "numakube-dra-driver"
-CLASS: Final = "numa-cpus"
 _STATE: Final = "/var/lib/numakube-dra"
 _PLUGIN: Final = f"/var/lib/kubelet/plugins/{DRIVER}"
 _FOLDERS: Final = (
@@ -53,43 +58,123 @@ _FOLDERS: Final = (
     HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
 )
 _KUBELET: Final = kubelet_state("kubelet", "/host/kubelet")
-_LABELS: Final = {"app.kubernetes.io/name": NAME}
-_SECURITY: Final = {**POD_SECURITY, "seLinuxOptions": {"type": "spc_t"}}
+SELINUX: Final = {"type": "spc_t"}
+_SECURITY: Final = {**POD_SECURITY, "seLinuxOptions": SELINUX}
 _SLICES: Final = "resource.k8s.io"
 
 
-def objects(choices: Choices) -> list[dict[str, Any]]:
-    """Return everything, in the order of creation."""
-    account = service_account(NAME, choices.namespace)
-    return [
-        account,
-        *cluster_role(NAME, _rules(), account),
-        *own_slices(choices.namespace),
-        device_class(),
-        deny_all(f"{NAME}-default-deny", choices.namespace, _LABELS),
-        allow_api_server(f"{NAME}-egress-to-api-server", choices.namespace, _LABELS),
-        allow_scraping(f"{NAME}-ingress-to-metrics", choices.namespace, _LABELS, PORT),
-        _daemon_set(choices),
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraManifest:
+    """What is deployed.
+
+    Attributes:
+        name: of the DaemonSet and its policies.
+        account: what the pods run as, and the start of the names of their rights; by default that
+            of the DaemonSet.
+        where: fields of a pod that say on which nodes it runs; on all of them by default.
+        options: further arguments of the program.
+        constraints: what OpenShift's security context constraints for the pods are called, if
+            there are any.
+    """
+
+    namespace: str = "numakube"
+    name: str = NAME
+    account: str = ""
+    image: str = IMAGE
+    pull_policy: str = "IfNotPresent"
+    where: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    options: tuple[str, ...] = ()
+    constraints: str = ""
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return everything, in the order of creation."""
+        return [*self.shared(), *self.on_nodes()]
+
+    def shared(self) -> list[dict[str, Any]]:
+        """Return what several DaemonSets of one account have in common."""
+        name = self.account or self.name
+        account = service_account(name, self.namespace)
+        return [
+            account,
+            *cluster_role(name, _rules(), account),
+            *own_slices(self.namespace, name),
+            *class_documents(),
+        ]
+
+    def on_nodes(self) -> list[dict[str, Any]]:
+        """Return the DaemonSet, and who may talk with its pods."""
+        labels = {"app.kubernetes.io/name": self.name}
+        return [
+            deny_all(f"{self.name}-default-deny", self.namespace, labels),
+            allow_api_server(f"{self.name}-egress-to-api-server", self.namespace, labels),
+            allow_scraping(f"{self.name}-ingress-to-metrics", self.namespace, labels, PORT),
+            self.daemon_set(),
+        ]
+
+    def daemon_set(self) -> dict[str, Any]:
+        """Return the DaemonSet."""
+        volumes, mounts = host_paths(_FOLDERS)
+        container = {**self._container(), "volumeMounts": [*_KUBELET.mounts, *mounts]}
+        pod: dict[str, Any] = {
+            "serviceAccountName": self.account or self.name,
+            "securityContext": _SECURITY,
+            "initContainers": [_KUBELET.first(container)],
+            "containers": [container],
+            "volumes": [*_KUBELET.volumes, *volumes],
+            **self.where,
+        }
+        document = daemon_set(self.name, self.namespace, pod)
+        rolling = {"maxSurge": 1, "maxUnavailable": 0}
+        document["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
+        if self.constraints:
+            template = document["spec"]["template"]["metadata"]
+            template["annotations"] = {"openshift.io/required-scc": self.constraints}
+        return document
+
+    def _container(self) -> dict[str, Any]:
+        return {
+            "name": "dra-driver",
+            "image": self.image,
+            "imagePullPolicy": self.pull_policy,
+            "args": [
+                "dra-driver",
+                "--cgroup-root=/host/cgroup",
+                "--sysfs=/host/sys",
+                "--kubelet-state-dir=/host/kubelet",
+                "--kubelet-config-file=/host/kubelet/config.yaml",
+                "--nri-socket=/host/nri/nri.sock",
+                f"--state-dir={_STATE}",
+                f"--bind-address=0.0.0.0:{PORT}",
+                "--insecure-serving",
+                *self.options,
+            ],
+            "env": [
+                {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                for name, path in (("NODE_NAME", "spec.nodeName"), ("POD_UID", "metadata.uid"))
+            ],
+            "ports": [{"name": "metrics", "containerPort": PORT}],
+            **probes("metrics"),
+            "resources": {
+                "requests": {"cpu": "50m", "memory": "96Mi"},
+                "limits": {"memory": "256Mi"},
+            },
+            "securityContext": CONTAINER_SECURITY,
+        }
 
 
-def device_class() -> dict[str, Any]:
-    """Return the class of the CPUs that nodes offer."""
-    rule = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].kind == "cpu"'
-    return {
-        "apiVersion": f"{_SLICES}/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": CLASS},
-        "spec": {"selectors": [{"cel": {"expression": rule}}]},
-    }
+def component(choices: Choices) -> list[dict[str, Any]]:
+    """Return the objects of the component ``dra`` of ``numakube deploy``."""
+    return DraManifest(
+        namespace=choices.namespace, image=choices.image, pull_policy=choices.pull_policy
+    ).objects()
 
 
-def own_slices(namespace: str) -> list[dict[str, Any]]:
+def own_slices(namespace: str, account: str) -> list[dict[str, Any]]:
     """Return what keeps a driver's pod to the slices of its own node and driver."""
     return policy(
-        "numakube-dra-slices",
+        f"{account}-own-node",
         [writes(_SLICES, ["resourceslices"], ["CREATE", "UPDATE", "DELETE"])],
-        only={"by-the-driver": is_account(namespace, NAME)},
+        only={"by-the-driver": is_account(namespace, account)},
         variables={
             "slice": "request.operation == 'DELETE' ? oldObject : object",
             "node": "variables.slice.spec.?nodeName.orValue('')",
@@ -120,49 +205,3 @@ def _rules() -> list[dict[str, Any]]:
         rule("", ["pods"], ["list", "watch"]),
         rule("", ["events"], ["create", "patch"]),
     ]
-
-
-def _daemon_set(choices: Choices) -> dict[str, Any]:
-    volumes, mounts = host_paths(_FOLDERS)
-    container = {**_container(choices), "volumeMounts": [*_KUBELET.mounts, *mounts]}
-    pod: dict[str, Any] = {
-        "serviceAccountName": NAME,
-        "securityContext": _SECURITY,
-        "initContainers": [_KUBELET.first(container)],
-        "containers": [container],
-        "volumes": [*_KUBELET.volumes, *volumes],
-    }
-    document = daemon_set(NAME, choices.namespace, pod)
-    rolling = {"maxSurge": 1, "maxUnavailable": 0}
-    document["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
-    return document
-
-
-def _container(choices: Choices) -> dict[str, Any]:
-    return {
-        "name": "dra-driver",
-        "image": choices.image,
-        "imagePullPolicy": choices.pull_policy,
-        "args": [
-            "dra-driver",
-            "--cgroup-root=/host/cgroup",
-            "--sysfs=/host/sys",
-            "--kubelet-state-dir=/host/kubelet",
-            "--kubelet-config-file=/host/kubelet/config.yaml",
-            "--nri-socket=/host/nri/nri.sock",
-            f"--state-dir={_STATE}",
-            f"--bind-address=0.0.0.0:{PORT}",
-            "--insecure-serving",
-        ],
-        "env": [
-            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-            for name, path in (("NODE_NAME", "spec.nodeName"), ("POD_UID", "metadata.uid"))
-        ],
-        "ports": [{"name": "metrics", "containerPort": PORT}],
-        **probes("metrics"),
-        "resources": {
-            "requests": {"cpu": "50m", "memory": "96Mi"},
-            "limits": {"memory": "256Mi"},
-        },
-        "securityContext": CONTAINER_SECURITY,
-    }

@@ -30,6 +30,7 @@ from numakube.node.device_plugin.plugin_protocol import DevicePluginError
 from numakube.node.dra_plugin import LONGEST_PATH, DraPluginServer
 from numakube.node.podresources_client import PodResourcesClient
 from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.annex import CORES
 from numakube_dra_driver.cdi import CdiFiles
 from numakube_dra_driver.confinement import COMPONENT, ClaimConfinement
 from numakube_dra_driver.devices import DRIVER, Grouping
@@ -38,7 +39,7 @@ from numakube_dra_driver.ledger import Disk, Ledger
 from numakube_dra_driver.metrics import DraMetrics
 from numakube_dra_driver.offer import OfferOptions, OfferReader
 from numakube_dra_driver.preparing import Preparer
-from numakube_dra_driver.settings import CORES, SETTINGS
+from numakube_dra_driver.settings import SETTINGS
 from numakube_dra_driver.slices import SLICES, SlicePublisher
 
 if TYPE_CHECKING:

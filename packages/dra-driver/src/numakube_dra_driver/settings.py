@@ -15,12 +15,11 @@ from numakube.apps.host.common_settings import (
 )
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
 from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
-from numakube_dra_driver.annex import PORT
+from numakube_dra_driver.annex import CORES, CPUS, PORT
 from numakube_dra_driver.devices import Grouping
 from numakube_placement.enforcer.settings import NRI_MODES
 
 TABLE, JSON, YAML = "table", "json", "yaml"
-CORES, CPUS = "cores", "cpus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

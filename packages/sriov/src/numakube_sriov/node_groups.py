@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import msgspec
-
-from numakube.apps.operator import GroupAddition
+from numakube.apps.operator import GroupAddition, where_of
 from numakube.errors import ConfigError
-from numakube.manifests import node_affinity
+from numakube.manifests import service_account
 from numakube_sriov.manifest import SriovManifest
 from numakube_sriov.read_config import read_config
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from numakube.api.numaresources import SriovGroup
-    from numakube.apps.operator import AdditionSite, OperatorPool
+    from numakube.apps.operator import OperatorPool
     from numakube.kube import Document
+    from numakube.manifests import AdditionSite
 
 ACCOUNT: Final = "numaresources-sriov"
 _PREFIX: Final = "intel.com"
@@ -40,14 +39,18 @@ def _name(pool: OperatorPool) -> str:
     return f"{ACCOUNT}-{pool.name}"
 
 
+def _shared(site: AdditionSite) -> list[Document]:
+    return [service_account(ACCOUNT, site.namespace)]
+
+
 def _objects(
     asking: Sequence[tuple[OperatorPool, SriovGroup]], site: AdditionSite
 ) -> list[Document]:
     """Return what the plugins take; all share the account."""
     documents: list[Document] = []
     for pool, sriov in asking:
-        account, *rest = _manifest(pool, sriov, site).objects()
-        documents += rest if documents else [account, *rest]
+        _, *rest = _manifest(pool, sriov, site).objects()
+        documents += rest
     return documents
 
 
@@ -59,25 +62,10 @@ def _manifest(pool: OperatorPool, sriov: SriovGroup, site: AdditionSite) -> Srio
         image=site.image,
         pools=sriov.resources,
         use_cdi=sriov.cdi,
-        where=_where(pool),
+        where=where_of(pool),
     )
-
-
-def _where(pool: OperatorPool) -> dict[str, Any]:
-    """Return what keeps the plugin where the pool's exporters are."""
-    expressions: Iterable[dict[str, Any]] = map(
-        msgspec.to_builtins, pool.selector.match_expressions
-    )
-    where: dict[str, Any] = {
-        "tolerations": [msgspec.to_builtins(toleration) for toleration in pool.config.tolerations]
-    }
-    if pool.selector.match_labels:
-        where["nodeSelector"] = dict(pool.selector.match_labels)
-    if affinity := node_affinity(list(expressions)):
-        where["affinity"] = affinity
-    return where
 
 
 ADDITION: Final = GroupAddition(
-    account=ACCOUNT, mistakes=_mistakes, daemon_set=_name, objects=_objects
+    account=ACCOUNT, mistakes=_mistakes, daemon_set=_name, objects=_objects, shared=_shared
 )

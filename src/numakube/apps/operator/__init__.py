@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.apps.operator.group_additions import AdditionSite, GroupAddition
+    from numakube.apps.operator.group_additions import GroupAddition, where_of
     from numakube.apps.operator.node_pools import OperatorPool
 
-__all__ = ["AdditionSite", "GroupAddition", "OperatorPool"]
+__all__ = ["GroupAddition", "OperatorPool", "where_of"]
 
 __getattr__ = lazy_names(
-    __name__, {"group_additions": "GroupAddition AdditionSite", "node_pools": "OperatorPool"}
+    __name__, {"group_additions": "GroupAddition where_of", "node_pools": "OperatorPool"}
 )

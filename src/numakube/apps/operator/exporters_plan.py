@@ -28,7 +28,6 @@ from numakube.api.numaresources import (
 from numakube.api.selectors import selector_of
 from numakube.api.yaml_text import dump_yaml
 from numakube.apps.operator.group_additions import (
-    AdditionSite,
     accounts_of,
     addition_objects,
     daemon_sets_of,
@@ -58,6 +57,7 @@ from numakube.apps.operator.planned_actions import (
 from numakube.errors import InvalidValue
 from numakube.manifests.cluster_policies import API_PORTS
 from numakube.manifests.exporter import PoolExporter, PoolExporters
+from numakube.manifests.node_agents import AdditionSite
 from numakube.manifests.pod_template_parts import hash_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,8 @@ class _Pass:
             return []
         configs = {pool.name: self._config_map(pool) for pool in self._pools}
         image = self._seen.object.spec.image_spec or self._setup.image
-        site = AdditionSite(namespace=self._setup.namespace, image=image)
+        openshift = self._seen.machine_config_pools is not None
+        site = AdditionSite(namespace=self._setup.namespace, image=image, openshift=openshift)
         added = addition_objects(self._pools, site, self._setup.pull_policy)
         operands = PoolExporters(
             namespace=self._setup.namespace,
@@ -186,7 +187,7 @@ class _Pass:
             pull_policy=self._setup.pull_policy,
             agents=accounts_of(self._pools),
             log_level=log_level(self._seen.object.spec.log_level),
-            openshift=self._seen.machine_config_pools is not None,
+            openshift=openshift,
             api_ports=self._setup.api_ports,
             pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
         )

@@ -10,7 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from numakube.annexes import Group, added_to, load
+from numakube.manifests.exporter import node_affinity
 from numakube.manifests.release_image import pulled
 
 if TYPE_CHECKING:
@@ -19,14 +22,7 @@ if TYPE_CHECKING:
     from numakube.api.numaresources import NodeGroup
     from numakube.apps.operator.node_pools import OperatorPool
     from numakube.kube.resource_types import Document
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdditionSite:
-    """Where the objects of an addition live, and what image their pods run."""
-
-    namespace: str
-    image: str
+    from numakube.manifests.node_agents import AdditionSite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +31,8 @@ class GroupAddition:
 
     Attributes:
         account: what its pods run as.
+        shared: returns what its pods on all pools have in common, in the order of creation; the
+            operator may make all of that, and give what its roles allow.
         mistakes: tells for which reasons it would not start, or would leave something out.
         daemon_set: returns what the DaemonSet of a pool is called; no pool's exporters may be
             called so.
@@ -42,6 +40,7 @@ class GroupAddition:
     """
 
     account: str
+    shared: Callable[[AdditionSite], list[Document]]
     mistakes: Callable[[Any], Iterable[str]]
     daemon_set: Callable[[OperatorPool], str]
     objects: Callable[[Sequence[tuple[OperatorPool, Any]], AdditionSite], list[Document]]
@@ -85,8 +84,20 @@ def addition_objects(
     documents: list[Document] = []
     for name in dict.fromkeys(name for pool in pools for name in pool.additions):
         asking = [(pool, pool.additions[name]) for pool in pools if name in pool.additions]
-        documents += _addition(name).objects(asking, site)
+        addition = _addition(name)
+        documents += [*addition.shared(site), *addition.objects(asking, site)]
     return pulled(documents, site.image, pull_policy)
+
+
+def where_of(pool: OperatorPool) -> dict[str, Any]:
+    """Return the fields of a pod that keep it where the pool's exporters are."""
+    expressions: list[dict[str, Any]] = msgspec.to_builtins(pool.selector.match_expressions)
+    where: dict[str, Any] = {"tolerations": list(msgspec.to_builtins(pool.config.tolerations))}
+    if pool.selector.match_labels:
+        where["nodeSelector"] = dict(pool.selector.match_labels)
+    if affinity := node_affinity(list(expressions)):
+        where["affinity"] = affinity
+    return where
 
 
 def _addition(name: str) -> GroupAddition:

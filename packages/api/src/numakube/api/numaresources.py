@@ -2,10 +2,9 @@
 
 `NUMAResourcesOperator` asks for an exporter on every node of some pools, `NUMAResourcesScheduler`
 for a scheduler. Names, fields and defaults are those of the NUMA Resources Operator, so its objects
-work unchanged. Four fields are ours: ``nodeSelector`` and ``sriov`` of a node group, for clusters
-without pools and for network devices, and ``profiles``, ``extender``, ``rebalancer`` and
-``admissionCheck`` of a scheduler. Both kinds
-are singletons with a fixed name.
+work unchanged. These fields are ours: ``nodeSelector``, ``sriov`` and ``dra`` of a node group, for
+clusters without pools, for network devices and for claims, and ``profiles``, ``extender``,
+``rebalancer`` and ``admissionCheck`` of a scheduler. Both kinds are singletons with a fixed name.
 """
 
 from typing import Any, Final
@@ -76,6 +75,20 @@ class SriovGroup(Wire, frozen=True):
     cdi: bool = False
 
 
+class DraGroup(Wire, frozen=True):
+    """The DRA driver on the nodes of a group; what is empty is left to its own default.
+
+    Attributes:
+        cpu_devices: which CPUs are one device: ``numa``, ``l3`` and others.
+        cpu_step: whether claims get whole ``cores``, or single ``cpus``.
+        reserved_cpus: CPUs that are not offered, such as ``0-1``.
+    """
+
+    cpu_devices: str = ""
+    cpu_step: str = ""
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
 class NodeGroup(Wire, frozen=True):
     """Nodes that get exporters: a pool by its name or labels, or the nodes with given labels."""
 
@@ -84,6 +97,7 @@ class NodeGroup(Wire, frozen=True):
     node_selector: LabelSelector | None = None
     config: NodeGroupConfig | None = None
     sriov: SriovGroup | None = None
+    dra: DraGroup | None = None
     annotations: dict[str, str] = {}
 
 
