@@ -59,14 +59,14 @@ ANNEXES: Final = (
     ),
     Annex(
         name="dra-driver",
-        summary="A DRA driver that offers a node's CPUs by NUMA node, and makes claims true.",
+        summary="A DRA driver that offers CPUs and memory by NUMA node, and makes claims true.",
         extra="dra-driver",
         follows="Kubernetes 1.34 to 1.37",
         pages=("reference/dra-driver.md",),
         programs=(
             ProgramEntry(
                 name="dra-driver",
-                summary="Offer this node's CPUs to claims, and make the claims true.",
+                summary="Offer this node's CPUs and memory to claims, and make the claims true.",
                 port=2115,
                 extra="dra-driver",
                 on_every_node=True,

@@ -23,6 +23,7 @@ from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.cdi import CdiFiles
 from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
 from numakube_dra_driver.ledger import Disk, Ledger
+from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 from numakube_dra_driver.metrics import DraMetrics
 from numakube_dra_driver.offer import Offer, OfferOptions, make_offer
 from numakube_dra_driver.preparing import Confining, Preparer
@@ -31,6 +32,7 @@ from numakube_lab.inprocess_transport import InProcess
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 NODE = "n1"
 POOL = "n1/compute"
+CAPACITIES = {"memory": MEMORY_CAPACITY, "hugepages": HUGEPAGES_CAPACITY}
 
 
 def offer_of(
@@ -49,7 +51,10 @@ def result(
     """Return a result of an allocation."""
     found: dict[str, Any] = {"request": request, "driver": DRIVER, "pool": POOL, "device": device}
     if amount is not None:
-        found |= {"consumedCapacity": {CPU_CAPACITY: amount}}
+        capacity = next(
+            (name for word, name in CAPACITIES.items() if device.startswith(word)), CPU_CAPACITY
+        )
+        found |= {"consumedCapacity": {capacity: amount}}
         found |= {"shareID": f"{abs(hash((device, amount, request))):032x}"[:32]}
     return found | more
 

@@ -18,6 +18,7 @@ from numakube.testing import pod
 from numakube.values.cpuset import CpuMask, CpuSet
 from numakube_dra_driver.assignment import ClaimRefusal, assign
 from numakube_dra_driver.devices import Grouping
+from numakube_dra_driver.ledger import GivenDevice, Held
 
 FEW = "2 sockets, 4 cores, smt 2, 16Gi"
 
@@ -31,8 +32,21 @@ def assigned(
     """Return the CPUs of each result, or why there are none."""
     offer = offer_of(**options)
     allocation = convert(DeviceAllocationResult, {"results": list(results), "config": list(config)})
-    found = assign(allocation, offer.groups, CpuSet.parse(held).mask, offer.manager)
-    return found.why if isinstance(found, ClaimRefusal) else [str(CpuSet(mask)) for mask in found]
+    found = assign(allocation, offer, Held(cpus=CpuSet.parse(held).mask))
+    return found.why if isinstance(found, ClaimRefusal) else [given.cpus for given in found]
+
+
+def what(
+    *results: dict[str, Any],
+    config: tuple[dict[str, Any], ...] = (),
+    amounts: dict[str, int] | None = None,
+    **options: Any,
+) -> tuple[GivenDevice, ...]:
+    """Return what each result has."""
+    allocation = convert(DeviceAllocationResult, {"results": list(results), "config": list(config)})
+    found = assign(allocation, offer_of(**options), Held(amounts=amounts or {}))
+    assert not isinstance(found, ClaimRefusal), found.why
+    return found
 
 
 def test_cpus_come_from_the_group_that_the_scheduler_has_chosen() -> None:
@@ -108,6 +122,27 @@ def test_cpus_are_spread_over_cores_if_the_claim_says_so() -> None:
     assert found == ["0-3"]
 
 
+def test_a_claim_may_have_one_cpu_of_each_core_and_no_more() -> None:
+    config = (parameters(cpus={"take": "one-per-core"}),)
+    found = assigned(result("cpu-numa0", "3"), config=config, whole_cores=False, held="0")
+    assert found == ["1-3"]
+    found = assigned(result("cpu-numa0", "5"), config=config, whole_cores=False)
+    assert "has free CPUs in 4 cores, and 5 are allocated, one-per-core" in found
+
+
+def test_a_claim_may_stand_for_a_place_that_others_run_on_too() -> None:
+    config = (parameters("near", cpus={"exclusive": False}),)
+    shared = result("cpu-numa0", "6", request="near")
+    found = what(shared, result("cpu-numa1", "2"), config=config)
+    assert [(one.cpus, one.near, one.amount) for one in found] == [
+        ("", "0", 6000),
+        ("4,12", "", 2000),
+    ]
+    more = result("cpu-numa0", "4", request="near")
+    words = assigned(shared, more, config=config)
+    assert "cpu-numa0 has 2 of 8 CPUs free, and 4 are allocated" in words
+
+
 def test_a_claim_overrides_its_class_word_by_word() -> None:
     config = (
         parameters(cpus={"cpuset": "1,9"}),
@@ -129,10 +164,10 @@ def test_half_taken_cores_of_odd_machines_are_not_given_twice() -> None:
     offer = offer_of(machine, whole_cores=False)
     held = CpuMask(0b10)
     allocation = convert(DeviceAllocationResult, {"results": [result("cpu-numa0", "3")]})
-    found = assign(allocation, offer.groups, held, offer.manager)
+    found = assign(allocation, offer, Held(cpus=held))
     assert not isinstance(found, ClaimRefusal)
-    assert not found[0] & held
-    assert found[0].bit_count() == 3
+    assert not found[0].mask & held
+    assert found[0].mask.bit_count() == 3
 
 
 SHAPES = (
@@ -170,10 +205,10 @@ def test_claims_get_what_the_kubelet_would_give_to_pods(
             taken = CpuMask(sum(held.values()))
             document = {"results": [result(f"cpu-numa{node}", str(count))]}
             allocation = convert(DeviceAllocationResult, document)
-            ours = assign(allocation, offer.groups, taken, offer.manager)
+            ours = assign(allocation, offer, Held(cpus=taken))
             assert not isinstance(ours, ClaimRefusal)
-            assert str(CpuSet(ours[0])) == str(theirs)
-            held[name] = ours[0]
+            assert ours[0].cpus == str(theirs)
+            held[name] = ours[0].mask
         if ends and held:
             gone = next(iter(held))
             del held[gone]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_bed import NODE, Bed, prepared, result, unprepared
+from dra_bed import NODE, Bed, parameters, prepared, result, unprepared
 from prometheus_client import CollectorRegistry
 
 from numakube.apps.host.process_life import Surroundings
@@ -133,9 +133,11 @@ async def node(bed: Bed) -> AsyncIterator[Node]:
         await world.end()
 
 
-async def claimed(node: Node, name: str, uid: str, *results: dict[str, Any]) -> ClaimRef:
+async def claimed(
+    node: Node, name: str, uid: str, *results: dict[str, Any], config: Sequence[Any] = ()
+) -> ClaimRef:
     """Have a claim prepared that is reserved for the pod *uid*."""
-    ref = await node.bed.claim(name, *results, users=(uid,))
+    ref = await node.bed.claim(name, *results, users=(uid,), config=config)
     assert (await prepared(node.driver, ref)).error == ""
     return ref
 
@@ -180,6 +182,69 @@ async def test_each_container_has_the_request_that_it_names(node: Node) -> None:
     for group, cpus in zip(groups, ("0,8", "1,9", "2-7,10-15"), strict=True):
         await node.on(group, cpus)
     assert node.tree.cpus(node.group(uid)) == ALL
+
+
+async def test_a_container_has_memory_of_its_claim_alone(node: Node) -> None:
+    """From its first instruction, in its group, and nobody else is bound for it."""
+    uid = await node.pod("p", ("a", "c0"), ())
+    ref = await claimed(
+        node, "a", uid,
+        result("cpu-numa1", "2", request="c0"), result("memory-numa1", "1Gi", request="c0-mem"),
+        config=[parameters(bundle=True)],
+    )  # fmt: skip
+    found = await node.asked(uid, "c0", (variable(ref, "c0"), variable(ref, "c0_mem")))
+    assert (found.cpus, found.mems) == ("4,12", "1")
+    groups = [node.run(uid, f"c{number}") for number in range(2)]
+    await node.asked(uid, "c1")
+    await node.confinement.enforcer.step()
+    await node.on(groups[0], "4,12")
+    assert [node.tree.mems(group) for group in groups] == ["1", ""]
+    assert node.tree.mems(node.group(uid)) == ""
+
+
+async def test_a_claim_of_memory_alone_binds_memory_and_nothing_else(node: Node) -> None:
+    """Its CPUs are those that everybody has."""
+    uid, owner = await node.pod("p", ("a",)), await node.pod("owner", ("b",))
+    ref = await claimed(node, "a", uid, result("memory-numa0", "1Gi", request="mem"))
+    await claimed(node, "b", owner, result("cpu-numa1", "2"))
+    found = await node.asked(uid, "c0", (variable(ref, "mem"),))
+    assert (found.cpus, found.mems, found.quota) == ("0-3,5-11,13-15", "0", 200000)
+    group = node.run(uid, "c0")
+    await node.confinement.enforcer.step()
+    assert (node.tree.cpus(group), node.tree.mems(group)) == ("0-3,5-11,13-15", "0")
+
+
+async def test_memory_is_bound_though_the_pod_is_not_known_yet(node: Node) -> None:
+    ref = await claimed(node, "a", "unseen", result("memory-numa1", "1Gi", request="mem"))
+    assert (await node.asked("unseen", "c0", (variable(ref, "mem"),))).mems == "1"
+
+
+async def test_a_claim_that_is_not_exclusive_keeps_near_to_a_numa_node(node: Node) -> None:
+    """On the CPUs there that nobody has for himself."""
+    uid, owner = await node.pod("p", ("a",), ()), await node.pod("owner", ("b",))
+    ref = await claimed(
+        node, "a", uid, result("cpu-numa1", "2"), config=[parameters(cpus={"exclusive": False})]
+    )
+    await claimed(node, "b", owner, result("cpu-numa1", "4"))
+    found = await node.asked(uid, "c0", (variable(ref),))
+    assert (found.cpus, found.quota) == ("6-7,14-15", 200000)
+    group, other = node.run(uid, "c0"), node.run(uid, "c1")
+    await node.asked(uid, "c1")
+    await node.confinement.enforcer.step()
+    await node.on(group, "6-7,14-15")
+    await node.on(other, "0-3,6-11,14-15")
+
+
+async def test_a_claim_may_keep_the_limit_of_cpu_time(node: Node) -> None:
+    uid = await node.pod("p", ("a",))
+    ref = await claimed(node, "a", uid, result("cpu-numa1", "2"), config=[parameters(quota="keep")])
+    found = await node.asked(uid, "c0", (variable(ref),))
+    assert (found.cpus, found.quota) == ("4,12", 200000)
+    group = node.run(uid, "c0")
+    node.tree.files.write(group, "cpu.max", "200000 100000")
+    await node.confinement.enforcer.step()
+    await node.on(group, "4,12")
+    assert node.tree.quota(group) == "200000 100000"
 
 
 @pytest.mark.parametrize("name", ["NUMAKUBE_CLAIM_x_cpus", "NUMAKUBE_CLAIM_"])

@@ -76,7 +76,7 @@ def test_a_device_says_where_it_is() -> None:
 
 
 def test_a_device_of_several_numa_nodes_has_no_numa_node() -> None:
-    (machine,) = offer_of(grouping=Grouping.MACHINE).devices
+    machine = offer_of(grouping=Grouping.MACHINE).devices[0]
     assert "resource.kubernetes.io/numaNode" not in machine.attributes
     assert "numakube.dev/socket" not in machine.attributes
 
@@ -84,7 +84,7 @@ def test_a_device_of_several_numa_nodes_has_no_numa_node() -> None:
 def test_a_list_of_cpus_that_is_too_long_for_an_attribute_is_left_out() -> None:
     machine = from_shape("1 socket, 64 cores, smt 2, 16Gi")
     odd = CpuSet.of(range(0, 64, 2)) | CpuSet.of(range(64, 128, 2))
-    (device,) = offer_of(machine, reserved=odd).devices
+    device = offer_of(machine, reserved=odd).devices[0]
     assert "numakube.dev/cpus" not in device.attributes
 
 
@@ -104,7 +104,7 @@ def test_schedulers_round_what_is_asked_for(
     shape: str, whole: bool, asked: str | None, given: str
 ) -> None:
     """As kube-scheduler does by the device's policy."""
-    (device,) = offer_of(shape, whole_cores=whole).devices
+    device = offer_of(shape, whole_cores=whole).devices[0]
     request = CapacityRequirements(requests={CPU_CAPACITY: asked}) if asked else None
     amounts = wanted_amounts(request, device.capacity, fractions=False)
     assert amounts is not None

@@ -52,15 +52,12 @@ class World:
         slices = (await self.cluster.client.list(RESOURCE_SLICES)).items
         return [device["name"] for entry in slices for device in entry["spec"].get("devices", ())]
 
-    async def pod(self, name: str, cpus: str) -> None:
-        """Create a pod with a claim of so many CPUs."""
-        exactly: dict[str, Any] = {"deviceClassName": "numa-cpus"}
-        if cpus:
-            exactly["capacity"] = {"requests": {"numakube.dev/cpu": cpus}}
-        requests = [{"name": "cpus", "exactly": exactly}]
+    async def pod(self, name: str, cpus: str, **more: Any) -> None:
+        """Create a pod with a claim of so many CPUs, and of what else is in *more*."""
+        devices = {"requests": [asked("cpus", "numa-cpus", cpu=cpus)], **more}
         template = {
             "metadata": {"name": f"of-{name}", "namespace": "default"},
-            "spec": {"spec": {"devices": {"requests": requests}}},
+            "spec": {"spec": {"devices": devices}},
         }
         await self.cluster.client.create(RESOURCE_CLAIM_TEMPLATES, template)
         pod = {
@@ -113,10 +110,18 @@ class World:
         await until(left, lambda count: count == 0)
 
 
+def asked(name: str, device_class: str, **amounts: str) -> dict[str, Any]:
+    """Return a request of a claim."""
+    exactly: dict[str, Any] = {"deviceClassName": device_class}
+    if wanted := {f"numakube.dev/{what}": text for what, text in amounts.items() if text}:
+        exactly["capacity"] = {"requests": wanted}
+    return {"name": name, "exactly": exactly}
+
+
 @asynccontextmanager
-async def dra_lab(gates: frozenset[str] = GATES) -> AsyncIterator[World]:
+async def dra_lab(gates: frozenset[str] = GATES, *, shape: str = SHAPE) -> AsyncIterator[World]:
     """Run a lab in which rights count, with the driver."""
-    plans = uniform_plans(1, from_shape(SHAPE), UNALIGNED, "1.36")
+    plans = uniform_plans(1, from_shape(shape), UNALIGNED, "1.36")
     async with lab_cluster(plans=plans, rbac=True, exporters=False, gates=gates) as cluster:
         world = World(cluster)
         await world.deploy()
@@ -125,7 +130,7 @@ async def dra_lab(gates: frozenset[str] = GATES) -> AsyncIterator[World]:
 
 async def test_a_pod_with_a_claim_has_its_cpus_and_nobody_else() -> None:
     async with dra_lab() as world:
-        assert await world.devices() == ["cpu-numa0", "cpu-numa1"]
+        assert (await world.devices())[:2] == ["cpu-numa0", "cpu-numa1"]
         await world.plain("other")
         await world.pod("a", "4")
         await world.runs_on("a", "1-2,9-10")
@@ -134,13 +139,47 @@ async def test_a_pod_with_a_claim_has_its_cpus_and_nobody_else() -> None:
             (claim,) = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
             return [device["data"] for device in claim["status"].get("devices", ())]
 
-        await until(told, lambda data: data == [{"cpus": "1-2,9-10"}])
+        await until(told, lambda data: [one["cpus"] for one in data] == ["1-2,9-10"])
         await world.runs_on("other", "0,3-8,11-15")
         await world.pod("b", "8")
         await world.runs_on("b", "4-7,12-15")
         await world.runs_on("other", "0,3,8,11")
         await world.gone("a")
         await world.runs_on("other", "0-3,8-11")
+
+
+async def test_cpus_memory_and_hugepages_of_a_claim_are_of_one_numa_node() -> None:
+    """NUMA node 0 has CPUs for both pods, and hugepages for one."""
+    shape = "2 sockets, 8 cores, smt 2, 16Gi, hugepages-2Mi 512"
+    numa_node = {"matchAttribute": "resource.kubernetes.io/numaNode"}
+    bundle = {
+        "opaque": {
+            "driver": "numakube.dev",
+            "parameters": {
+                "apiVersion": "numakube.dev/v1alpha1",
+                "kind": "ClaimParameters",
+                "bundle": True,
+            },
+        }
+    }
+    async with dra_lab(shape=shape) as world:
+        cgroups = world.cluster.pool.kubelet(NODE).cgroups
+        assert cgroups is not None
+        for name, cpus, node in (("a", "1-2,17-18", "0"), ("b", "8-9,24-25", "1")):
+            await world.pod(
+                name,
+                "4",
+                requests=[
+                    asked("c0", "numa-cpus", cpu="4"),
+                    asked("c0-mem", "numa-memory", memory="4Gi"),
+                    asked("c0-huge", "numa-hugepages-2mi", hugepages="600Mi"),
+                ],
+                constraints=[numa_node],
+                config=[bundle],
+            )
+            await world.runs_on(name, cpus)
+            pod = await world.cluster.client.get(PODS, name, namespace="default")
+            assert cgroups.tree.mems(group_of_container(pod, "app")) == node
 
 
 async def test_where_claims_cannot_share_devices_cores_are_offered() -> None:

@@ -43,7 +43,7 @@ def test_another_process_finds_what_one_has_put(tmp_path: Path) -> None:
     one.drop("u1")
     other = loaded(tmp_path)
     assert dict(other.claims) == {"u2": entry("u2", "4")}
-    assert str(CpuSet(other.held)) == "4"
+    assert str(CpuSet(other.held.cpus)) == "4"
 
 
 async def test_a_process_reads_what_another_has_written_meanwhile(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numakube.errors import KubeletUnavailable, NumakubeError
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef, PreparedDevice
 from numakube.testing import until
+from numakube.version import VERSION
 from numakube_dra_driver.ledger import FILE, Disk
 from numakube_dra_driver.preparing import ORPHAN_SECONDS, Preparer
 
@@ -58,7 +59,10 @@ async def test_a_claim_says_which_cpus_it_has(bed: Bed) -> None:
         return list(claim["status"].get("devices", []))
 
     (told,) = await until(devices)
-    assert (told["shareID"], told["data"]) == (share, {"cpus": "4-5,12-13"})
+    assert (told["shareID"], told["data"]) == (
+        share,
+        {"cpus": "4-5,12-13", "exclusive": True, "driverVersion": VERSION},
+    )
     assert told["conditions"][0]["type"] == "Ready"
     telling.cancel()
     await asyncio.gather(telling, return_exceptions=True)

@@ -122,9 +122,11 @@ async def host() -> AsyncIterator[Host]:
 async def test_a_dry_run_prints_what_would_be_offered(host: Host) -> None:
     assert await host.perform("--dry-run") == 0
     assert host.printed == [
-        "DEVICE     CPUS       COUNT  STEP  NUMA  SHARED\n"
-        "cpu-numa0  1-3,9-11   6      2     0     yes\n"
-        "cpu-numa1  4-7,12-15  8      2     1     yes"
+        "DEVICE        CPUS       AMOUNT   STEP  NUMA  SHARED\n"
+        "cpu-numa0     1-3,9-11   6        2     0     yes\n"
+        "cpu-numa1     4-7,12-15  8        2     1     yes\n"
+        "memory-numa0  -          16334Mi  1Mi   0     yes\n"
+        "memory-numa1  -          16334Mi  1Mi   1     yes"
     ]
 
 
@@ -183,7 +185,12 @@ async def test_a_kubelet_registers_the_driver_and_has_a_claim_prepared(
         assert await plugin.unprepare([ref]) == {ref.uid: ""}
         await plugin.aclose()
         (found,) = await until(host.slices)
-        assert [device["name"] for device in found["spec"]["devices"]] == ["cpu-numa0", "cpu-numa1"]
+        assert [device["name"] for device in found["spec"]["devices"]] == [
+            "cpu-numa0",
+            "cpu-numa1",
+            "memory-numa0",
+            "memory-numa1",
+        ]
     # Nobody else removes the sockets; the slices stay, as the driver may be back soon.
     assert [*host.registry.iterdir()] == []
     assert [*host.locate("/var/lib/kubelet/plugins/numakube.dev").iterdir()] == []

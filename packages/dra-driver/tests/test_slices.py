@@ -14,7 +14,7 @@ from numakube.api.resource_slices import Device
 from numakube.errors import NotFound
 from numakube.kube.catalog import NODES, RESOURCE_SLICES
 from numakube.kube.client import Client
-from numakube_dra_driver.devices import DRIVER, Grouping
+from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.metrics import DraMetrics
 from numakube_dra_driver.slices import MOST_DEVICES, SlicePublisher
 from numakube_lab.inprocess_transport import InProcess
@@ -59,7 +59,12 @@ async def test_a_node_has_a_slice_that_is_its_own(client: Client) -> None:
     spec = found["spec"]
     assert (spec["driver"], spec["nodeName"]) == (DRIVER, NODE)
     assert spec["pool"] == {"name": POOL, "generation": 1, "resourceSliceCount": 1}
-    assert [device["name"] for device in spec["devices"]] == ["cpu-numa0", "cpu-numa1"]
+    assert [device["name"] for device in spec["devices"]] == [
+        "cpu-numa0",
+        "cpu-numa1",
+        "memory-numa0",
+        "memory-numa1",
+    ]
 
 
 async def test_what_is_right_is_not_written_again(client: Client) -> None:
@@ -149,5 +154,5 @@ async def test_a_server_that_drops_fields_is_not_asked_again_and_again(bed: Bed)
         assert "DRAConsumableCapacity is off" in one.lost
         await one.publish(offer_of().devices)
         assert await versions(client) == before
-        await one.publish(offer_of(grouping=Grouping.CORE).devices)
+        await one.publish(offer_of(can_share=False).devices)
         assert one.lost == ""

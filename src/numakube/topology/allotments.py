@@ -52,12 +52,14 @@ class Share:
         cpus: bound CPUs; none if it runs in a shared pool.
         zones: what it takes of each NUMA node, in base units, not amplified.
         mask: the NUMA nodes that it was placed on; 0 if it was placed on none in particular.
+        throttled: the limit of CPU time holds on CPUs of its own, too.
     """
 
     cpus: CpuMask = NO_CPUS
     zones: Mapping[int, Amounts] = field(default_factory=lambda: MappingProxyType({}))
     mask: NumaMask = 0
     devices: tuple[HeldDevice, ...] = ()
+    throttled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""The DRA driver: offers a node's CPUs by NUMA node, and makes claims for them true."""
+"""The DRA driver: offers CPUs and memory by NUMA node, and makes claims for them true."""

@@ -1,9 +1,10 @@
-"""Which CPUs a claim gets: a pure function of its allocation and of what others hold.
+"""What a claim gets: a pure function of its allocation and of what others hold.
 
-The scheduler has chosen a group and an amount; the CPUs in the group are chosen here, as the
-kubelet's static CPU Manager would choose them on that NUMA node (``takeByTopology`` of Kubernetes
-1.28 to 1.37, by the kubelet model itself). The largest request of a claim comes first, as it finds
-the most whole cores and caches then.
+The scheduler has chosen devices and amounts. Which CPUs of a device these are is chosen here, as
+the kubelet's static CPU Manager would choose them on that NUMA node (``takeByTopology`` of
+Kubernetes 1.28 to 1.37, by the kubelet model itself). The largest request of a claim comes first,
+as it finds the most whole cores and caches then. Memory has no parts to choose: it is a promise of
+so much of a NUMA node.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from numakube.errors import InvalidValue
 from numakube.kubelet.cpu_selection import CpuShortage, PackedOrder, take_packed
-from numakube.values.cpuset import CpuMask, CpuSet, cpu_mask
-from numakube.values.quantity import milli_value
-from numakube.values.resources import MILLI_PER_CPU
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, cpu_mask, union
+from numakube.values.quantity import milli_value, value
+from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
 from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
-from numakube_dra_driver.parameters import Take, parameters_of
+from numakube_dra_driver.ledger import GivenDevice
+from numakube_dra_driver.parameters import MemoryBinding, Quota, Take, parameters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence, Set
 
     from numakube.api.resource_claims import (
         DeviceAllocationResult,
@@ -29,7 +33,9 @@ if TYPE_CHECKING:
     )
     from numakube.kubelet.cpu_manager import CpuManager
     from numakube_dra_driver.devices import CpuGroup
-    from numakube_dra_driver.parameters import CpuParameters
+    from numakube_dra_driver.ledger import Held
+    from numakube_dra_driver.offer import Offer
+    from numakube_dra_driver.parameters import Parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,30 @@ class ClaimRefusal:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
+    """A result of the allocation, and what its owner says about it."""
+
     place: int
     result: DeviceRequestAllocationResult
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuWish:
+    """CPUs that are to be chosen."""
+
+    wish: _Wish
     group: CpuGroup
     count: int
-    parameters: CpuParameters
+
+    @property
+    def cpuset(self) -> str | None:
+        """The CPUs that the claim names."""
+        return self.wish.parameters.cpus.cpuset
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it stands for a place where others run, too."""
+        return self.wish.parameters.cpus.exclusive is False
 
 
 def ours(allocation: DeviceAllocationResult) -> tuple[DeviceRequestAllocationResult, ...]:
@@ -54,52 +79,153 @@ def ours(allocation: DeviceAllocationResult) -> tuple[DeviceRequestAllocationRes
 
 
 def assign(
-    allocation: DeviceAllocationResult,
-    groups: Mapping[str, CpuGroup],
-    held: CpuMask,
-    manager: CpuManager,
-) -> tuple[CpuMask, ...] | ClaimRefusal:
-    """Return the CPUs of each of our results of *allocation*, in their order.
+    allocation: DeviceAllocationResult, offer: Offer, held: Held
+) -> tuple[GivenDevice, ...] | ClaimRefusal:
+    """Return what each of our results of *allocation* has, in their order.
 
     Args:
         allocation: what the scheduler has chosen.
-        groups: what is offered, by name.
-        held: CPUs that are taken.
-        manager: the kubelet's CPU Manager, for its order of CPUs.
+        offer: what the node offers.
+        held: what is taken.
     """
-    results = ours(allocation)
     try:
-        wishes = [_wish(allocation, n, one, groups) for n, one in enumerate(results)]
+        wishes = [
+            _Wish(place, result, parameters_of(allocation, result.request, DRIVER))
+            for place, result in enumerate(ours(allocation))
+        ]
+        given = _memory(wishes, offer, held)
+        given |= _cpus(wishes, offer, held, has_memory=bool(given))
+        requests = {result.request.partition("/")[0] for result in allocation.results}
+        return tuple(
+            _joined(given[wish.place], wish, wishes, requests)
+            for wish in wishes
+            if _is_known(wish, given)
+        )
     except InvalidValue as error:
         return ClaimRefusal(str(error))
-    chosen: dict[int, CpuMask] = {}
-    # CPUs that are named come first: nothing else can stand in for them.
-    for wish in sorted(wishes, key=lambda one: (one.parameters.cpuset is None, -one.count)):
-        cpus = _choose(wish, held, manager)
-        if isinstance(cpus, ClaimRefusal):
-            return cpus
-        chosen[wish.place] = cpus
-        held |= cpus
-    return tuple(chosen[place] for place in range(len(results)))
 
 
-def _wish(
-    allocation: DeviceAllocationResult,
-    place: int,
-    result: DeviceRequestAllocationResult,
-    groups: Mapping[str, CpuGroup],
-) -> _Wish:
-    group = groups.get(result.device)
-    if group is None:
+def _is_known(wish: _Wish, given: Mapping[int, GivenDevice]) -> bool:
+    """Refuse what is allocated of devices that there are not."""
+    if wish.place not in given:
         raise InvalidValue(
-            f"request {result.request}: device {result.device} is not offered by this node"
-            " (were reserved CPUs or the grouping changed?)"
+            f"request {wish.result.request}: device {wish.result.device} is not offered by this "
+            "node (were reserved CPUs, reserved memory or the grouping changed?)"
         )
-    if result.admin_access:
-        raise InvalidValue(f"request {result.request}: CPUs have no administrative access")
-    count = _count(result, group)
-    parameters = parameters_of(allocation, result.request, DRIVER).cpus
-    return _Wish(place, result, group, count, parameters)
+    if wish.result.admin_access:
+        raise InvalidValue(f"request {wish.result.request}: there is no administrative access")
+    return True
+
+
+def _given(wish: _Wish) -> GivenDevice:
+    result = wish.result
+    return GivenDevice(
+        request=result.request,
+        pool=result.pool,
+        device=result.device,
+        share=result.share_id or "",
+    )
+
+
+def _joined(
+    given: GivenDevice, wish: _Wish, wishes: Sequence[_Wish], requests: Set[str]
+) -> GivenDevice:
+    """Return what is given, with the requests whose containers have it, too."""
+    own = given.base_request
+    named = wish.parameters.goes_with or ()
+    if unknown := set(named) - requests:
+        raise InvalidValue(f"request {own}: with: the claim has no request {min(unknown)}")
+    bundled = {one.result.request.partition("/")[0] for one in wishes if one.parameters.bundle}
+    heads = {
+        request
+        for request in requests
+        if own.startswith(f"{request}-") and bundled & {own, request}
+    }
+    return replace(given, goes_with=tuple(sorted({*named, *heads} - {own})))
+
+
+def _memory(wishes: Iterable[_Wish], offer: Offer, held: Held) -> dict[int, GivenDevice]:
+    """Return what results have of memory, by their places."""
+    given: dict[int, GivenDevice] = {}
+    taken = dict(held.amounts)
+    for wish in wishes:
+        pool = offer.memory.get(wish.result.device)
+        if pool is None:
+            continue
+        size = _amount(wish.result, pool.capacity)
+        request = wish.result.request
+        if size <= 0 or size % pool.step_bytes:
+            step = quantity_of(pool.resource, pool.step_bytes)
+            raise InvalidValue(f"request {request}: {size} bytes are not a multiple of {step}")
+        free = pool.size_bytes - taken.get(pool.name, 0)
+        if size > free:
+            left, all_of, wanted = (
+                quantity_of(pool.resource, amount) for amount in (free, pool.size_bytes, size)
+            )
+            raise InvalidValue(
+                f"request {request}: {pool.name} has {left} of {all_of} free, and {wanted} are "
+                "allocated"
+            )
+        taken[pool.name] = pool.size_bytes - free + size
+        binds = wish.parameters.memory is not MemoryBinding.ANY
+        given[wish.place] = replace(
+            _given(wish),
+            resource=pool.resource,
+            amount=size,
+            mems=str(pool.numa_node) if binds else "",
+        )
+    return given
+
+
+def _cpus(
+    wishes: Iterable[_Wish], offer: Offer, held: Held, *, has_memory: bool
+) -> dict[int, GivenDevice]:
+    """Return what results have of CPUs, by their places."""
+    taken, amounts = held.cpus, dict(held.amounts)
+    given: dict[int, GivenDevice] = {}
+    asked = [
+        _CpuWish(wish, group, _count(wish.result, group))
+        for wish in wishes
+        if (group := offer.groups.get(wish.result.device)) is not None
+    ]
+    # CPUs that are named come first: nothing else can stand in for them.
+    for cpu in sorted(asked, key=lambda one: (one.cpuset is None, -one.count)):
+        cpus = NO_CPUS if cpu.is_shared else _choose(cpu, taken, offer.manager)
+        if cpu.is_shared:
+            _check_room(cpu, amounts.get(cpu.group.name, 0))
+        taken |= cpus
+        milli = cpu.count * MILLI_PER_CPU
+        amounts[cpu.group.name] = amounts.get(cpu.group.name, 0) + milli
+        nodes = cpu.group.numa_nodes if cpu.is_shared else _nodes(cpus, offer.manager)
+        near = not has_memory and cpu.wish.parameters.memory is MemoryBinding.NEAR
+        given[cpu.wish.place] = replace(
+            _given(cpu.wish),
+            cpus=str(CpuSet(cpus)),
+            near=_text(nodes) if cpu.is_shared else "",
+            mems=_text(nodes) if near else "",
+            resource=CPU,
+            amount=milli,
+            is_throttled=cpu.wish.parameters.quota is Quota.KEEP,
+        )
+    return given
+
+
+def _text(nodes: Iterable[int]) -> str:
+    return str(CpuSet.of(nodes))
+
+
+def _nodes(cpus: CpuMask, manager: CpuManager) -> list[int]:
+    return [node for node, members in manager.topology.numa.items() if members & cpus]
+
+
+def _amount(result: DeviceRequestAllocationResult, capacity: str) -> int:
+    """Return how many units a result takes of a capacity."""
+    amount = result.consumed_capacity.get(capacity)
+    if amount is None:
+        raise InvalidValue(
+            f"request {result.request}: the allocation of {result.device} says no {capacity}"
+        )
+    return value(amount)
 
 
 def _count(result: DeviceRequestAllocationResult, group: CpuGroup) -> int:
@@ -117,39 +243,67 @@ def _count(result: DeviceRequestAllocationResult, group: CpuGroup) -> int:
     return milli // MILLI_PER_CPU
 
 
-def _choose(wish: _Wish, held: CpuMask, manager: CpuManager) -> CpuMask | ClaimRefusal:
-    free = wish.group.cpus & ~held
-    if wish.parameters.cpuset is not None:
-        return _named(wish, CpuSet.parse(wish.parameters.cpuset).mask, held)
-    taken = _take(wish, free, manager)
+def _check_room(cpu: _CpuWish, taken_milli: int) -> None:
+    """Refuse a place of which so much is taken that the claim does not fit there."""
+    _refuse_shortage(cpu, cpu.group.cpus.bit_count() - taken_milli // MILLI_PER_CPU)
+
+
+def _refuse_shortage(cpu: _CpuWish, free: int) -> None:
+    if free < cpu.count:
+        raise InvalidValue(
+            f"request {cpu.wish.result.request}: {cpu.group.name} has {free} of "
+            f"{cpu.group.cpus.bit_count()} CPUs free, and {cpu.count} are allocated"
+        )
+
+
+def _choose(cpu: _CpuWish, held: CpuMask, manager: CpuManager) -> CpuMask:
+    free = CpuMask(cpu.group.cpus & ~held)
+    if cpu.cpuset is not None:
+        return _named(cpu, CpuSet.parse(cpu.cpuset).mask, held)
+    _refuse_shortage(cpu, free.bit_count())
+    taken = _take(cpu, free, manager)
     if isinstance(taken, CpuShortage):
-        return ClaimRefusal(
-            f"request {wish.result.request}: {wish.group.name} has {free.bit_count()} of "
-            f"{wish.group.cpus.bit_count()} CPUs free, and {wish.count} are allocated"
+        raise InvalidValue(
+            f"request {cpu.wish.result.request}: the policy options of CPUs do not let "
+            f"{cpu.group.name} give {cpu.count} of its {free.bit_count()} free CPUs"
         )
     # On machines whose cores differ the kubelet takes cores for free that are half taken.
-    return taken if taken & ~free == 0 else cpu_mask(islice(CpuSet(free), wish.count))
+    return taken if taken & ~free == 0 else cpu_mask(islice(CpuSet(free), cpu.count))
 
 
-def _take(wish: _Wish, free: CpuMask, manager: CpuManager) -> CpuMask | CpuShortage:
-    parameters = wish.parameters
-    if parameters.take is None and parameters.prefer_l3 is None:
-        return manager.take(free, wish.count)
+def _take(cpu: _CpuWish, free: CpuMask, manager: CpuManager) -> CpuMask | CpuShortage:
+    wanted = cpu.wish.parameters.cpus
+    if wanted.take is Take.ONE_PER_CORE:
+        return _one_per_core(cpu, free, manager)
+    if wanted.take is None and wanted.prefer_l3 is None:
+        return manager.take(free, cpu.count)
     order = PackedOrder(
-        spread_over_cores=parameters.take is Take.SPREAD,
-        align_by_uncore=bool(parameters.prefer_l3),
+        spread_over_cores=wanted.take is Take.SPREAD,
+        align_by_uncore=bool(wanted.prefer_l3),
         odd_uncore_requests=manager.behaviour.odd_uncore_requests,
     )
-    return take_packed(manager.topology, free, wish.count, order)
+    return take_packed(manager.topology, free, cpu.count, order)
 
 
-def _named(wish: _Wish, cpus: CpuMask, held: CpuMask) -> CpuMask | ClaimRefusal:
+def _one_per_core(cpu: _CpuWish, free: CpuMask, manager: CpuManager) -> CpuMask:
+    """Return the first free CPU of each of as many cores."""
+    cores = (core & free for core in manager.topology.cores.values())
+    firsts = sorted(cpus & -cpus for cpus in cores if cpus)
+    if len(firsts) < cpu.count:
+        raise InvalidValue(
+            f"request {cpu.wish.result.request}: {cpu.group.name} has free CPUs in {len(firsts)} "
+            f"cores, and {cpu.count} are allocated, one-per-core"
+        )
+    return union(CpuMask(one) for one in firsts[: cpu.count])
+
+
+def _named(cpu: _CpuWish, cpus: CpuMask, held: CpuMask) -> CpuMask:
     """Return CPUs that a claim names, if it may have them."""
-    where = f"request {wish.result.request}: cpuset {CpuSet(cpus)}"
-    if cpus.bit_count() != wish.count:
-        return ClaimRefusal(f"{where}: {cpus.bit_count()} CPUs, and {wish.count} are allocated")
-    if foreign := cpus & ~wish.group.cpus:
-        return ClaimRefusal(f"{where}: {wish.group.name} does not offer CPUs {CpuSet(foreign)}")
+    where = f"request {cpu.wish.result.request}: cpuset {CpuSet(cpus)}"
+    if cpus.bit_count() != cpu.count:
+        raise InvalidValue(f"{where}: {cpus.bit_count()} CPUs, and {cpu.count} are allocated")
+    if foreign := cpus & ~cpu.group.cpus:
+        raise InvalidValue(f"{where}: {cpu.group.name} does not offer CPUs {CpuSet(foreign)}")
     if taken := cpus & held:
-        return ClaimRefusal(f"{where}: CPUs {CpuSet(taken)} belong to others")
+        raise InvalidValue(f"{where}: CPUs {CpuSet(taken)} belong to others")
     return cpus

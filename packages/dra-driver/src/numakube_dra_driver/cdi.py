@@ -1,4 +1,4 @@
-"""Container Device Interface: how a container learns which CPUs its claim has.
+"""Container Device Interface: how a container learns what its claim has.
 
 A claim has one file with one device for each of its requests. A runtime keeps what it has read
 under a device's name, so a name never stands for anything else: it has the claim's uid in it. The
@@ -31,11 +31,6 @@ PREFIX: Final = "NUMAKUBE_CLAIM"
 """What names of variables begin with that tell of claims."""
 
 
-def request_of(given: GivenDevice) -> str:
-    """Return the name of the request that containers use; of alternatives it is the request's."""
-    return given.request.partition("/")[0]
-
-
 def device_name(entry: PreparedClaim, request: str) -> str:
     """Return the name of the device that stands for a request of a claim."""
     return f"{entry.uid}-{request}"
@@ -60,8 +55,8 @@ def check_names(entry: PreparedClaim) -> None:
     if not is_uid(entry.uid):
         raise InvalidValue(f"{entry.uid!r} is not a uid")
     for result in entry.results:
-        if problems := dns_label(request_of(result)):
-            raise InvalidValue(f"request {request_of(result)!r}: {'; '.join(problems)}")
+        if problems := dns_label(result.base_request):
+            raise InvalidValue(f"request {result.base_request!r}: {'; '.join(problems)}")
 
 
 class CdiFiles:
@@ -110,7 +105,7 @@ def specification(entry: PreparedClaim) -> str:
     """Return the text of a claim's file."""
     requests: dict[str, list[GivenDevice]] = {}
     for result in entry.results:
-        requests.setdefault(request_of(result), []).append(result)
+        requests.setdefault(result.base_request, []).append(result)
     document: dict[str, Any] = {
         "cdiVersion": _VERSION,
         "kind": KIND,
@@ -126,7 +121,13 @@ def specification(entry: PreparedClaim) -> str:
 
 
 def _value(parts: list[GivenDevice]) -> str:
-    return f"cpus:{','.join(part.cpus for part in parts)}"
+    said = (
+        ("cpus", [part.cpus for part in parts]),
+        ("numa", [part.near for part in parts]),
+        ("mems", [part.mems for part in parts]),
+    )
+    words = ((word, ",".join(filter(None, texts))) for word, texts in said)
+    return ";".join(f"{word}:{text}" for word, text in words if text)
 
 
 def _says(path: Path, text: str) -> bool:

@@ -28,8 +28,9 @@ from numakube.node.cgroups.group_files import CgroupFiles, detect
 from numakube.node.cgroups.group_scan import GroupWatch
 from numakube.node.nri.nri_objects import ContainerAdjustment, CpuLimits
 from numakube.topology.allotments import Allotment, Share
-from numakube.values.cpuset import CpuMask, CpuSet, union
-from numakube_dra_driver.cdi import PREFIX, request_of, variable
+from numakube.values.cpuset import CpuSet, union
+from numakube.values.resources import CPU, MEMORY
+from numakube_dra_driver.cdi import PREFIX, variable
 from numakube_placement.enforcer.allowed_cpus import MachineReader, PodState, state_of
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
     from numakube.node.nri.nri_objects import NriContainer, Sandbox
-    from numakube_dra_driver.ledger import Ledger, PreparedClaim
+    from numakube_dra_driver.ledger import GivenDevice, Ledger, PreparedClaim
     from numakube_dra_driver.settings import DraSettings
 
 COMPONENT: Final = "numakube-dra-driver"
@@ -96,28 +97,54 @@ class LedgerPods:
         entries = {
             entry.name: entry for entry in self._ledger.claims.values() if uid in entry.holders
         }
-        total = union(entry.mask for entry in entries.values())
+        total = _share([given for entry in entries.values() for given in entry.results])
+        shares = {
+            container.name: share
+            for container in (*pod.spec.init_containers, *pod.spec.containers)
+            if (share := _share([*_claimed(pod, container, entries)])) != Share()
+        }
         allotment = None
-        if total:
-            shares = {
-                container.name: Share(cpus=cpus)
-                for container in (*pod.spec.init_containers, *pod.spec.containers)
-                if (cpus := union(_claimed(pod, container, entries)))
-            }
-            allotment = Allotment(total=Share(cpus=total), containers=shares)
+        if shares or total != Share():
+            allotment = Allotment(total=replace(total, zones=_memory(total)), containers=shares)
         return replace(state_of(pod, uid), qos="", allotment=allotment, problems=())
 
 
 def _claimed(
     pod: Pod, container: PodContainer, entries: Mapping[str, PreparedClaim]
-) -> Iterator[CpuMask]:
-    """Yield the CPUs of the claims that a container uses, or of the requests that it names."""
+) -> Iterator[GivenDevice]:
+    """Yield what a container has of the claims that it uses, or of the requests that it names."""
     names = {entry.name: name for entry, name in named_claims(pod)}
     for use in container.resources.claims if container.resources else ():
         entry = entries.get(names.get(use.name) or "")
-        for result in entry.results if entry is not None else ():
-            if not use.request or use.request == request_of(result):
-                yield result.mask
+        for given in entry.results if entry is not None else ():
+            if given.is_for(use.request):
+                yield given
+
+
+def _memory(share: Share) -> dict[int, dict[str, int]]:
+    """Return the memory that a share has.
+
+    Containers without claims run where everybody may, not near those that have some.
+    """
+    return {
+        node: memory
+        for node, amounts in share.zones.items()
+        if (memory := {name: amount for name, amount in amounts.items() if name != CPU})
+    }
+
+
+def _share(given: Sequence[GivenDevice]) -> Share:
+    """Return what results give together, in the words of the enforcer."""
+    zones: dict[int, dict[str, int]] = {}
+    for one in given:
+        # Which NUMA nodes matters to the enforcer, and that there is something of them.
+        for node in CpuSet.parse(one.mems):
+            resource = MEMORY if one.resource == CPU else one.resource
+            zones.setdefault(node, {})[resource] = one.amount or 1
+        for node in CpuSet.parse(one.near):
+            zones.setdefault(node, {})[CPU] = one.amount
+    throttled = any(one.is_throttled for one in given)
+    return Share(cpus=union(one.mask for one in given), zones=zones, throttled=throttled)
 
 
 class ClaimNri(NriPlugin):
@@ -137,39 +164,50 @@ class ClaimNri(NriPlugin):
         Raises:
             ClaimNotYours: it names a claim that is not prepared for its pod.
         """
-        cpus = self._cpus_of(pod, container)
+        given = self._given_to(pod, container)
+        cpus = union(one.mask for one in given)
+        mems = str(CpuSet(union(CpuSet.parse(one.mems).mask for one in given)))
         if not cpus:
-            return await super().creating(pod, container)
+            answer = await super().creating(pod, container)
+            return self._bound(answer, container.id, mems) if mems else answer
         self._enforcer.announced.add_pod(pod)
         self._enforcer.announced.add_container(pod.uid, container)
         with contextlib.suppress(TimeoutError):
             async with self._clock.timeout(self._most_seconds()):
                 await self._enforcer.declare(container.id, self._wanted(container.cpu))
-        cpu = CpuLimits(cpus=str(CpuSet(cpus)), quota=_UNLIMITED)
+        quota = None if any(one.is_throttled for one in given) else _UNLIMITED
+        cpu = CpuLimits(cpus=str(CpuSet(cpus)), mems=mems, quota=quota)
         self._held[container.id] = cpu
         self._enforcer.wake()
         self._metrics.nri_containers.labels(CLAIMED).inc()
         return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
 
-    def _cpus_of(self, pod: Sandbox, container: NriContainer) -> CpuMask:
-        """Return the CPUs of the claims that a container's variables name."""
+    def _bound(self, answer: ContainerAdjustment, identity: str, mems: str) -> ContainerAdjustment:
+        """Return an answer with the memory nodes of claims, which wait for nobody."""
+        self._held[identity] = cpu = replace(answer.cpu or CpuLimits(), mems=mems)
+        return replace(answer, cpu=cpu)
+
+    def _given_to(self, pod: Sandbox, container: NriContainer) -> list[GivenDevice]:
+        """Return what a container has of the claims that its variables name.
+
+        Raises:
+            ClaimNotYours: one is of no claim that is prepared for its pod.
+        """
         names = (one.partition("=")[0] for one in container.env)
         named = [name for name in names if name.startswith(f"{PREFIX}_")]
         if not named:
-            return CpuSet().mask
+            return []
         self._ledger.load()
-        held = {
-            variable(entry, request_of(result)): result.mask
-            for entry in self._ledger.claims.values()
-            if pod.uid in entry.holders
-            for result in entry.results
-        }
+        held: dict[str, list[GivenDevice]] = {}
+        for entry in self._ledger.claims.values():
+            for given in entry.results if pod.uid in entry.holders else ():
+                held.setdefault(variable(entry, given.base_request), []).append(given)
         if foreign := [name for name in named if name not in held]:
             raise ClaimNotYours(
                 f"container {container.name}: {foreign[0]} is of no claim that is prepared for pod "
                 f"{pod.namespace}/{pod.name}"
             )
-        return union(held[name] for name in named)
+        return [given for name in dict.fromkeys(named) for given in held[name]]
 
 
 class ClaimConfinement:

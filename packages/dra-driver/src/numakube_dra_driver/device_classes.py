@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
+from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +27,30 @@ class ServedClass:
 
 
 _KIND: Final = f'device.attributes["{DRIVER}"].kind'
+
+
+def _hugepages(page: str) -> ServedClass:
+    size = page.removesuffix("i").lower()
+    attributes = f'device.attributes["{DRIVER}"]'
+    return ServedClass(
+        name=f"numa-hugepages-{page.lower()}",
+        resource=f"hugepages-{page}",
+        capacity=HUGEPAGES_CAPACITY,
+        # Other devices have no page size, and to ask for one that is not there fails.
+        rule=f'{_KIND} == "hugepages" && {attributes}.pageSize == "{size}"',
+    )
+
+
 CLASSES: Final = (
     ServedClass(name="numa-cpus", resource="cpu", capacity=CPU_CAPACITY, rule=f'{_KIND} == "cpu"'),
+    ServedClass(
+        name="numa-memory",
+        resource="memory",
+        capacity=MEMORY_CAPACITY,
+        rule=f'{_KIND} == "memory"',
+    ),
+    _hugepages("2Mi"),
+    _hugepages("1Gi"),
 )
 
 

@@ -21,7 +21,7 @@ from numakube.api.resource_slices import (
 from numakube.values.cpuset import CpuMask, CpuSet, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numakube.kubelet.cpu_topology import CpuTopology
 
@@ -147,22 +147,31 @@ def device_of(group: CpuGroup) -> Device:
         "dra.cpu/numCPUs": DeviceAttribute(integer=count),
         "dra.cpu/smtEnabled": DeviceAttribute(boolean=group.threads > 1),
     }
-    names = (NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode")
-    attributes |= _single(group.numa_nodes, *names)
-    attributes |= _single(group.sockets, f"{DRIVER}/socket", "dra.cpu/socketID")
+    attributes |= place_attributes(group.numa_nodes, group.sockets)
     attributes |= _single(group.caches, f"{DRIVER}/l3")
     text = str(CpuSet(group.cpus))
     if len(text) <= _LONGEST_TEXT:
         attributes[f"{DRIVER}/cpus"] = DeviceAttribute(string=text)
     if not group.is_shared:
         return Device(name=group.name, attributes=attributes)
-    capacity = DeviceCapacity(value=str(count), request_policy=_policy(count, group.step))
+    policy = request_policy(count, group.step, str)
+    capacity = DeviceCapacity(value=str(count), request_policy=policy)
     return Device(
         name=group.name,
         attributes=attributes,
         capacity={CPU_CAPACITY: capacity},
         allow_multiple_allocations=True,
     )
+
+
+def place_attributes(
+    numa_nodes: tuple[int, ...], sockets: tuple[int, ...]
+) -> dict[str, DeviceAttribute]:
+    """Return where a device is, as far as that is one place, in the words of all drivers."""
+    return {
+        **_single(numa_nodes, NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode"),
+        **_single(sockets, f"{DRIVER}/socket", "dra.cpu/socketID"),
+    }
 
 
 def _single(numbers: tuple[int, ...], *names: str) -> dict[str, DeviceAttribute]:
@@ -172,13 +181,13 @@ def _single(numbers: tuple[int, ...], *names: str) -> dict[str, DeviceAttribute]
     return dict.fromkeys(names, DeviceAttribute(integer=numbers[0]))
 
 
-def _policy(count: int, step: int) -> CapacityRequestPolicy:
+def request_policy(count: int, step: int, text: Callable[[int], str]) -> CapacityRequestPolicy:
     """Return how requests are rounded: a request without an amount takes all.
 
     A range has to have room for one step at least; a group that is smaller has one valid amount.
     """
     most = count - count % step or count
     if 2 * step > most:
-        return CapacityRequestPolicy(default=str(most), valid_values=(str(most),))
-    valid = CapacityRequestPolicyRange(min=str(step), step=str(step))
-    return CapacityRequestPolicy(default=str(most), valid_range=valid)
+        return CapacityRequestPolicy(default=text(most), valid_values=(text(most),))
+    valid = CapacityRequestPolicyRange(min=text(step), step=text(step))
+    return CapacityRequestPolicy(default=text(most), valid_range=valid)

@@ -9,6 +9,7 @@ import msgspec
 from numakube.api.codec import to_tree
 from numakube.api.yaml_text import dump_yaml
 from numakube.values.cpuset import CpuSet
+from numakube.values.resources import quantity_of
 from numakube_dra_driver.settings import JSON, TABLE
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def printed(offer: Offer, output: str) -> str:
 
 
 def _table(offer: Offer) -> str:
-    rows = [("DEVICE", "CPUS", "COUNT", "STEP", "NUMA", "SHARED")]
+    rows = [("DEVICE", "CPUS", "AMOUNT", "STEP", "NUMA", "SHARED")]
     rows += [
         (
             group.name,
@@ -37,6 +38,17 @@ def _table(offer: Offer) -> str:
             "yes" if group.is_shared else "no",
         )
         for group in offer.groups.values()
+    ]
+    rows += [
+        (
+            pool.name,
+            "-",
+            str(quantity_of(pool.resource, pool.size_bytes)),
+            str(quantity_of(pool.resource, pool.step_bytes)),
+            str(pool.numa_node),
+            "yes",
+        )
+        for pool in offer.memory.values()
     ]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines = [

@@ -12,6 +12,8 @@ import fcntl
 import os
 import re
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -41,18 +43,49 @@ class StateError(NumakubeError):
 
 
 class GivenDevice(Wire, frozen=True):
-    """What one result of a claim's allocation has."""
+    """What one result of a claim's allocation has.
+
+    Attributes:
+        request: the request, with the alternative that was chosen.
+        cpus: nobody else runs on these.
+        near: the NUMA nodes whose shared CPUs it stands for, if it has no CPUs of its own.
+        mems: the NUMA nodes that memory comes from; empty if that is not said.
+        resource: what it takes of the device: CPU time in milli-CPUs, or bytes of memory.
+        amount: how much of it.
+        goes_with: containers that name one of these requests have this one, too.
+        is_throttled: the limit of CPU time holds on its CPUs.
+    """
 
     request: str
     pool: str
     device: str
     share: str = ""
     cpus: str = ""
+    near: str = ""
+    mems: str = ""
+    resource: str = ""
+    amount: int = 0
+    goes_with: tuple[str, ...] = ()
+    is_throttled: bool = False
 
     @property
     def mask(self) -> CpuMask:
         """Its CPUs as bits."""
         return CpuSet.parse(self.cpus).mask
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What of an allocation it stands for."""
+        return self.request, self.pool, self.device, self.share
+
+    @property
+    def base_request(self) -> str:
+        """The name of the request that containers use; of alternatives it is the request's."""
+        return self.request.partition("/")[0]
+
+    def is_for(self, request: str) -> bool:
+        """Tell whether a container has it that names *request*, or all with the empty text."""
+        return not request or request in (self.base_request, *self.goes_with)
 
 
 class PreparedClaim(Wire, frozen=True):
@@ -81,6 +114,19 @@ class PreparedClaim(Wire, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What claims have together.
+
+    Attributes:
+        cpus: nobody else may have them.
+        amounts: what they take of each device, in base units.
+    """
+
+    cpus: CpuMask = NO_CPUS
+    amounts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class _LedgerFile(Wire, frozen=True):
@@ -186,9 +232,14 @@ class Ledger:
         return self._claims
 
     @property
-    def held(self) -> CpuMask:
-        """The CPUs of all claims."""
-        return union(entry.mask for entry in self._claims.values()) or NO_CPUS
+    def held(self) -> Held:
+        """What all claims have."""
+        amounts: dict[str, int] = {}
+        for entry in self._claims.values():
+            for given in entry.results:
+                amounts[given.device] = amounts.get(given.device, 0) + given.amount
+        cpus = union(entry.mask for entry in self._claims.values()) or NO_CPUS
+        return Held(cpus=cpus, amounts=amounts)
 
     def load(self) -> None:
         """Read the file if another process has written it.
@@ -281,3 +332,8 @@ def _check(file: _LedgerFile) -> None:
         if both := taken & entry.mask:
             raise InvalidValue(f"CPUs {CpuSet(both)} of claim {entry} are another claim's as well")
         taken |= entry.mask
+        for result in entry.results:
+            CpuSet.parse(result.mems)
+            CpuSet.parse(result.near)
+            if result.amount < 0:
+                raise InvalidValue(f"claim {entry} takes {result.amount} of {result.device}")

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from numakube_dra_driver.ledger import Held
+    from numakube_dra_driver.offer import Offer
 
-    from numakube.values.cpuset import CpuMask
-    from numakube_dra_driver.devices import CpuGroup
-
+OFFERED, CLAIMED = "offered", "claimed"
 OK, ERROR = "ok", "error"
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 20.0)
 
@@ -61,10 +60,21 @@ class DraMetrics:
             registry=registry,
         )
 
-    def show(self, groups: Iterable[CpuGroup], held: CpuMask, claims: int) -> None:
+        self._memory = Gauge(
+            "numakube_dra_memory_bytes",
+            "Memory and hugepages by device, offered and claimed.",
+            ("device", "state"),
+            registry=registry,
+        )
+
+    def show(self, offer: Offer, held: Held, claims: int) -> None:
         """Show what is offered and what of it is claimed."""
         self._claims.set(claims)
+        self._memory.clear()
+        for pool in offer.memory.values():
+            self._memory.labels(pool.name, OFFERED).set(pool.size_bytes)
+            self._memory.labels(pool.name, CLAIMED).set(held.amounts.get(pool.name, 0))
         self._cpus.clear()
-        for group in groups:
-            self._cpus.labels(group.name, "offered").set(group.cpus.bit_count())
-            self._cpus.labels(group.name, "claimed").set((group.cpus & held).bit_count())
+        for group in offer.groups.values():
+            self._cpus.labels(group.name, OFFERED).set(group.cpus.bit_count())
+            self._cpus.labels(group.name, CLAIMED).set((group.cpus & held.cpus).bit_count())

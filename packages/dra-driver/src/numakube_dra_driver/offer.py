@@ -6,16 +6,19 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace as replace_fields
+
 from numakube.api.kubelet_config import KubeletConfiguration, read_kubelet_config
 from numakube.errors import ConfigError
 from numakube.kubelet.cpu_manager import CpuManager
 from numakube.kubelet.cpu_topology import CpuTopology
 from numakube.kubelet.kubelet_versions import behaviour_of
-from numakube.kubelet.manager_settings import KubeletSettings
+from numakube.kubelet.manager_settings import KubeletSettings, settings_of
 from numakube.node.bounded_files import read_regular_file
 from numakube.node.sysfs_machine import read_machine
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.devices import Grouping, cpu_groups, device_of
+from numakube_dra_driver.memory_pools import memory_pools
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,17 +27,23 @@ if TYPE_CHECKING:
     from numakube.api.resource_slices import Device
     from numakube.kubelet.machine import Machine
     from numakube_dra_driver.devices import CpuGroup
+    from numakube_dra_driver.memory_pools import MemoryPool
 
 _STATIC: Final = "static"
+_STATIC_MEMORY: Final = "Static"
 _IS_STATIC: Final = (
     "the kubelet's CPU Manager has policy static and gives CPUs out itself: no CPUs are offered "
     "to claims; set cpuManagerPolicy to none"
+)
+_IS_STATIC_MEMORY: Final = (
+    "the kubelet's Memory Manager has policy Static and gives memory out itself: no memory is "
+    "offered to claims; set memoryManagerPolicy to None"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferOptions:
-    """How a node's CPUs are offered.
+    """How a node's CPUs and memory are offered.
 
     Attributes:
         sysfs: where the machine is described.
@@ -43,6 +52,7 @@ class OfferOptions:
         whole_cores: whether CPUs go by whole cores.
         reserved: CPUs that are not offered; ``None`` for those that the kubelet reserves.
         policy_options: options of the static CPU Manager whose choice is followed.
+        can_share: whether the API server knows devices that several claims have parts of.
     """
 
     sysfs: Path
@@ -51,6 +61,7 @@ class OfferOptions:
     whole_cores: bool = True
     reserved: CpuSet | None = None
     policy_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    can_share: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,19 +69,22 @@ class Offer:
     """What is offered.
 
     Attributes:
-        groups: by the names of their devices.
+        groups: CPUs, by the names of their devices.
         manager: the kubelet's CPU Manager, for its order of CPUs.
-        refused: why nothing is offered that could be; empty if there is no reason.
+        memory: memory and hugepages, by the names of their devices.
+        refused: why something is not offered that could be; empty if there is no reason.
     """
 
     groups: Mapping[str, CpuGroup]
     manager: CpuManager
+    memory: Mapping[str, MemoryPool] = field(default_factory=lambda: MappingProxyType({}))
     refused: str = ""
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices as slices have them."""
-        return tuple(device_of(group) for group in self.groups.values())
+        memory = (pool.device for pool in self.memory.values())
+        return (*(device_of(group) for group in self.groups.values()), *memory)
 
 
 def make_offer(machine: Machine, config: KubeletConfiguration, options: OfferOptions) -> Offer:
@@ -80,21 +94,46 @@ def make_offer(machine: Machine, config: KubeletConfiguration, options: OfferOpt
         ConfigError: the options make no sense, or not on this machine.
     """
     topology = CpuTopology.of(machine)
+    manager = CpuManager(
+        topology,
+        KubeletSettings(
+            cpu_policy=_STATIC, cpu_options=options.policy_options, feature_gates=_ALL_OPTIONS
+        ),
+        behaviour_of(),
+    )
+    offer = Offer(groups={}, manager=manager)
+    if config.cpu_manager_policy == _STATIC:
+        offer = replace(offer, refused=_IS_STATIC)
+    else:
+        groups = _cpu_groups(topology, config, options)
+        offer = replace(offer, groups={group.name: group for group in groups})
+    if config.memory_manager_policy == _STATIC_MEMORY:
+        why = f"{offer.refused}; {_IS_STATIC_MEMORY}" if offer.refused else _IS_STATIC_MEMORY
+        return replace(offer, refused=why)
+    if options.can_share:
+        offer = replace(offer, memory=_memory(machine, config))
+    return offer
+
+
+def _cpu_groups(
+    topology: CpuTopology, config: KubeletConfiguration, options: OfferOptions
+) -> tuple[CpuGroup, ...]:
     reserved = options.reserved
     if reserved is None:
         reserved = CpuSet.parse(config.reserved_system_cpus)
     if unknown := reserved.mask & ~topology.all_cpus:
         raise ConfigError(f"reserved CPUs: this machine has no CPUs {CpuSet(unknown)}")
-    settings = KubeletSettings(
-        cpu_policy=_STATIC, cpu_options=options.policy_options, feature_gates=_ALL_OPTIONS
-    )
-    manager = CpuManager(topology, settings, behaviour_of())
     step = topology.cpus_per_core if options.whole_cores else 1
-    groups = cpu_groups(topology, topology.all_cpus & ~reserved.mask, options.grouping, step=step)
-    offer = Offer(groups={group.name: group for group in groups}, manager=manager)
-    if config.cpu_manager_policy == _STATIC:
-        return replace(offer, groups={}, refused=_IS_STATIC)
-    return offer
+    grouping = options.grouping
+    if grouping is Grouping.AUTO and not options.can_share:
+        grouping = Grouping.CORE
+    return cpu_groups(topology, topology.all_cpus & ~reserved.mask, grouping, step=step)
+
+
+def _memory(machine: Machine, config: KubeletConfiguration) -> dict[str, MemoryPool]:
+    # Which CPUs are reserved does not matter for memory, and may be of another machine.
+    settings = settings_of(replace_fields(config, reserved_system_cpus=""), machine)
+    return {pool.name: pool for pool in memory_pools(machine, settings)}
 
 
 _ALL_OPTIONS: Final = MappingProxyType(
@@ -107,7 +146,7 @@ class OfferReader:
 
     Attributes:
         current: what was read last.
-        trouble: why the last reading brought nothing new; empty if it did.
+        can_share: whether the API server knows devices that several claims have parts of.
     """
 
     def __init__(self, options: OfferOptions) -> None:
@@ -118,18 +157,8 @@ class OfferReader:
             MalformedObject: sysfs or the kubelet's configuration makes no sense.
         """
         self._options = options
-        self.trouble = ""
+        self.can_share = options.can_share
         self.current = self.read()
-
-    def with_grouping(self, grouping: Grouping) -> None:
-        """Offer CPUs otherwise from now on."""
-        self._options = replace(self._options, grouping=grouping)
-        self.current = self.read()
-
-    @property
-    def grouping(self) -> Grouping:
-        """Which CPUs are one device now."""
-        return self._options.grouping
 
     def read(self) -> Offer:
         """Return what is offered now.
@@ -138,7 +167,8 @@ class OfferReader:
             ConfigError: as when it is made.
         """
         machine = read_machine(self._options.sysfs)
-        return make_offer(machine, self._config(), self._options)
+        options = replace(self._options, can_share=self.can_share)
+        return make_offer(machine, self._config(), options)
 
     def _config(self) -> KubeletConfiguration:
         path = self._options.kubelet_config

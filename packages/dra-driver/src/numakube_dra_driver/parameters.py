@@ -2,7 +2,10 @@
 
     apiVersion: numakube.dev/v1alpha1
     kind: ClaimParameters
-    cpus: {take: spread, preferL3: true, cpuset: "2-5"}
+    cpus: {take: spread, preferL3: true, cpuset: "2-5", exclusive: true}
+    memory: bind
+    quota: lift
+    with: [main]
 
 They come from users and choose among what the claim was allocated, and nothing else. What is not
 understood refuses the claim: a misspelt wish would otherwise be one that is silently not followed.
@@ -11,7 +14,7 @@ understood refuses the claim: a misspelt wish would otherwise be one that is sil
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -33,6 +36,22 @@ class Take(StrEnum):
 
     PACKED = "packed"
     SPREAD = "spread"
+    ONE_PER_CORE = "one-per-core"
+
+
+class MemoryBinding(StrEnum):
+    """Which NUMA nodes memory comes from."""
+
+    BIND = "bind"
+    NEAR = "near"
+    ANY = "any"
+
+
+class Quota(StrEnum):
+    """Whether CPU time is limited on CPUs that nobody else has."""
+
+    LIFT = "lift"
+    KEEP = "keep"
 
 
 class _Strict(
@@ -45,22 +64,37 @@ class CpuParameters(_Strict, frozen=True):
     """How to choose CPUs.
 
     Attributes:
-        take: whole cores first, or one CPU of each core first; as the kubelet does by default.
+        take: whole cores first, one CPU of each core first, or one CPU of each core and no more; as
+            the kubelet does by default.
         prefer_l3: few last-level caches come before few cores.
         cpuset: exactly these.
+        exclusive: nobody else runs on them; otherwise the claim stands for the place alone.
     """
 
     take: Take | None = None
     prefer_l3: bool | None = msgspec.field(default=None, name="preferL3")
     cpuset: str | None = None
+    exclusive: bool | None = None
 
 
 class Parameters(_Strict, frozen=True):
-    """All parameters of one request."""
+    """All parameters of one request.
+
+    Attributes:
+        memory: to the NUMA nodes of the claim's memory, or to those of its CPUs if it has no
+            memory, or to none.
+        quota: whether CPU time is limited on CPUs of its own.
+        bundle: requests that are called like this one with ``-`` and more go with it.
+        goes_with: containers that name one of these requests have this one, too.
+    """
 
     api_version: str = ""
     kind: str = ""
     cpus: CpuParameters = CpuParameters()
+    memory: MemoryBinding | None = None
+    quota: Quota | None = None
+    bundle: bool | None = None
+    goes_with: tuple[str, ...] | None = msgspec.field(default=None, name="with")
 
 
 def parameters_of(allocation: DeviceAllocationResult, request: str, driver: str) -> Parameters:
@@ -75,7 +109,7 @@ def parameters_of(allocation: DeviceAllocationResult, request: str, driver: str)
         if configuration.opaque and configuration.opaque.driver == driver
     ]
     ours.sort(key=lambda one: one.source != _FROM_CLASS)
-    merged: dict[str, Any] = {}
+    merged = Parameters()
     for configuration in ours:
         if (
             not configuration.requests
@@ -83,12 +117,19 @@ def parameters_of(allocation: DeviceAllocationResult, request: str, driver: str)
             or request.split("/")[0] in configuration.requests
         ):
             written = _read(configuration)
-            merged |= {
-                name: value
-                for name in written.cpus.__struct_fields__
-                if (value := getattr(written.cpus, name)) is not None
-            }
-    return Parameters(cpus=CpuParameters(**merged))
+            cpus = _over(merged.cpus, written.cpus)
+            merged = msgspec.structs.replace(_over(merged, written), cpus=cpus)
+    return merged
+
+
+_S = TypeVar("_S", bound=_Strict)
+
+
+def _over(under: _S, written: _S) -> _S:
+    """Return *under* with what is said in *written*."""
+    said = {name: getattr(written, name) for name in written.__struct_fields__}
+    changes = {name: value for name, value in said.items() if value is not None}
+    return msgspec.structs.replace(under, **changes)
 
 
 def _read(config: DeviceAllocationConfiguration) -> Parameters:

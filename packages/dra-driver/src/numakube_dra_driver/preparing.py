@@ -9,7 +9,7 @@ given twice; what was left by calls that were cut short is found by the sweep.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 from msgspec.structs import replace
@@ -19,11 +19,13 @@ from numakube.errors import InvalidValue, NotFound, NumakubeError
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef, Prepared, PreparedDevice
 from numakube.values.cpuset import CpuSet, union
+from numakube.values.resources import CPU
 from numakube.values.times import format_time
+from numakube.version import VERSION
 from numakube_dra_driver.assignment import ClaimRefusal, assign, ours
-from numakube_dra_driver.cdi import check_names, full_name, request_of
+from numakube_dra_driver.cdi import check_names, full_name
 from numakube_dra_driver.devices import DRIVER
-from numakube_dra_driver.ledger import GivenDevice, PreparedClaim, StateError, is_uid
+from numakube_dra_driver.ledger import PreparedClaim, StateError, is_uid
 from numakube_dra_driver.metrics import ERROR, OK
 
 if TYPE_CHECKING:
@@ -34,9 +36,8 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import AllocationResult
     from numakube.kube.client import Client
     from numakube.node.podresources_client import PodResources
-    from numakube.values.cpuset import CpuMask
     from numakube_dra_driver.cdi import CdiFiles
-    from numakube_dra_driver.ledger import Ledger
+    from numakube_dra_driver.ledger import GivenDevice, Ledger
     from numakube_dra_driver.metrics import DraMetrics
     from numakube_dra_driver.offer import Offer
 
@@ -188,37 +189,28 @@ class Preparer:
         ]
         consumers = tuple(consumer.uid for consumer in claim.status.reserved_for)
         if known is not None:
-            had = [
-                (result.request, result.pool, result.device, result.share)
-                for result in known.results
-            ]
-            if had != keys:
+            if [given.key for given in known.results] != keys:
                 raise InvalidValue("the claim is prepared with another allocation")
             return replace(known, consumers=consumers)
-        sets = self._choose(allocation)
         entry = PreparedClaim(
             uid=claim.metadata.uid,
             namespace=claim.metadata.namespace,
             name=claim.metadata.name,
             consumers=consumers,
-            results=tuple(
-                GivenDevice(
-                    request=request, pool=pool, device=device, share=share, cpus=str(CpuSet(cpus))
-                )
-                for (request, pool, device, share), cpus in zip(keys, sets, strict=True)
-            ),
+            results=self._choose(allocation),
         )
         check_names(entry)
         return entry
 
-    def _choose(self, allocation: AllocationResult) -> tuple[CpuMask, ...]:
+    def _choose(self, allocation: AllocationResult) -> tuple[GivenDevice, ...]:
         offer, held = self._offer(), self._ledger.held
-        sets = assign(allocation.devices, offer.groups, held, offer.manager)
-        if isinstance(sets, ClaimRefusal):
-            raise InvalidValue(f"{sets.why}{f' ({offer.refused})' if offer.refused else ''}")
-        if not offer.manager.topology.all_cpus & ~(held | union(sets)):
+        given = assign(allocation.devices, offer, held)
+        if isinstance(given, ClaimRefusal):
+            raise InvalidValue(f"{given.why}{f' ({offer.refused})' if offer.refused else ''}")
+        taken = union(result.mask for result in given)
+        if taken and not offer.manager.topology.all_cpus & ~(held.cpus | taken):
             raise InvalidValue("no CPUs would be left for pods without claims; reserve some")
-        return sets
+        return given
 
     async def _unprepare(self, ref: ClaimRef) -> Prepared:
         if not is_uid(ref.uid):
@@ -273,7 +265,7 @@ class Preparer:
                 "device": result.device,
                 **({"shareID": result.share} if result.share else {}),
                 "conditions": [ready],
-                "data": {"cpus": result.cpus},
+                "data": _told(result),
             }
             for result in entry.results
         ]
@@ -343,18 +335,26 @@ class Preparer:
 
     def show(self) -> None:
         """Show what is held."""
-        offer, held = self._offer(), self._ledger.held
-        self._metrics.show(offer.groups.values(), held, len(self._ledger.claims))
+        self._metrics.show(self._offer(), self._ledger.held, len(self._ledger.claims))
+
+
+def _told(given: GivenDevice) -> dict[str, Any]:
+    """Return what a claim's status says of a device, for schedulers and tools."""
+    said: dict[str, Any] = {"cpus": given.cpus, "mems": given.mems}
+    told = {word: text for word, text in said.items() if text}
+    if given.resource == CPU:
+        told["exclusive"] = bool(given.cpus)
+    return {**told, "driverVersion": VERSION}
 
 
 def _answer(entry: PreparedClaim) -> Prepared:
     return Prepared(
         devices=tuple(
             PreparedDevice(
-                requests=(request_of(result),),
+                requests=(result.base_request, *result.goes_with),
                 pool=result.pool,
                 device=result.device,
-                cdi_devices=(full_name(entry, request_of(result)),),
+                cdi_devices=(full_name(entry, result.base_request),),
                 share=result.share,
             )
             for result in entry.results

@@ -219,15 +219,16 @@ class DraProcess:
                     await self._news.wait()
 
     def _fall_back(self) -> str:
-        """Offer cores where the server knows no shared devices; return what is wrong then."""
-        if not self._slices.lost:
+        """Offer what the server knows, if it knows no shared devices; return what is wrong then."""
+        lost = self._slices.lost
+        if not lost:
             return ""
-        if self._reader.grouping is not Grouping.AUTO:
-            return f"{self._slices.lost}; use --cpu-devices core, or auto"
-        _log.warning("cores_offered", why=self._slices.lost)
-        self._reader.with_grouping(Grouping.CORE)
-        self._news.set()
-        return ""
+        if self._reader.can_share:
+            _log.warning("only_unshared_devices_offered", why=lost)
+            self._reader.can_share = False
+            self._news.set()
+            return ""
+        return f"{lost}; use --cpu-devices core, or auto"
 
     async def _sweep(self) -> None:
         """Take back from time to time what nobody knows any more."""

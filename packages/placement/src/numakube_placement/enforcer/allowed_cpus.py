@@ -109,7 +109,7 @@ class Confinement:
 
     Attributes:
         mems: NUMA nodes that its memory comes from; ``None`` if that is not our business.
-        bound: the CPUs are its own, so nothing needs to throttle it.
+        bound: the CPUs are its own, so nothing needs to throttle it, unless its owner wants that.
     """
 
     cpus: int
@@ -272,7 +272,8 @@ def _confinement(
     mems = _memory_mask(share.zones) if node.binds_memory else 0
     placed = share if near is None or _cpu_mask(share.zones) else near
     cpus = share.cpus or _pool(pod, pools, placed)
-    return Confinement(cpus=cpus, mems=mems or None, bound=share.cpus != 0)
+    bound = share.cpus != 0 and not share.throttled
+    return Confinement(cpus=cpus, mems=mems or None, bound=bound)
 
 
 def _pool(pod: PodState, pools: SharedPools, placed: Share) -> int:
