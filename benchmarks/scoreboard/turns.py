@@ -27,6 +27,7 @@ from numakube.kube.connect import connect
 from numakube.kube.connection.cluster_config import load_config
 from numakube.kube.reflector import Reflector, reflecting
 from numakube.kubelet.admission_outcome import Rejected
+from numakube_lab.exporters import install_definition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -111,6 +112,7 @@ async def play(row: Row, rival: Rival, site: Site, *, turn: int, cores: int) -> 
 
 
 async def _prepare(client: Client, row: Row) -> None:
+    await install_definition(client)
     if row.shape:
         await create_fleet(client, plans_of(row.nodes, row.shape, row.kubelet))
     else:
