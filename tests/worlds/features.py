@@ -77,7 +77,7 @@ FEATURES: Final = (
     Feature("disks", ("none", "local", "rack", "at-once", "offered", "stateful")),
     Feature("owner", ("none", "deployment", "statefulset", "job", "daemonset")),
     Feature("constraint", ("none", "spread", "apart", "together", "selector", "gate")),
-    Feature("priority", ("none", "preempting", "low")),
+    Feature("priority", ("none", "preempting", "preempting-at-once", "low")),
     Feature("aligned-by", ("kubelet", "annotation", "annotation-by-container")),
     Feature(
         "event",

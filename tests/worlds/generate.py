@@ -148,8 +148,10 @@ class _World:
             options = {**self._sizes(), **self._kind()}
             if row["priority"] == "low" and rng.random() < 0.5:
                 options["priority"] = "low"
-            if row["priority"] == "preempting" and prefix == "late":
+            if row["priority"].startswith("preempting") and prefix == "late":
                 options["priority"] = "high"
+            elif row["priority"] == "preempting-at-once":
+                options["grace"] = "0"
             if row["schedulers"] == "beside-default" and rng.random() < 0.3:
                 options["scheduler"] = "default-scheduler"
             if row["schedulers"] == "extender" and rng.random() < 0.6:

@@ -175,7 +175,7 @@ def pod_document(
     spec: Document = {
         "schedulerName": options.get("scheduler", SCHEDULER_NAME),
         "containers": list(_containers(options)),
-        "terminationGracePeriodSeconds": 5,
+        "terminationGracePeriodSeconds": int(options.get("grace", "5")),
     }
     if "init" in options:
         spec["initContainers"] = [

@@ -152,14 +152,17 @@ class Gatekeeper(PreScore, Reserve, Permit, PreBind, Bind):
 
 
 class Accepting:
-    """A transport to a server that takes everything and writes it down."""
+    """A transport to a server that writes everything down and takes it, or *refuses* it."""
 
     def __init__(self) -> None:
         self.received: list[Request] = []
+        self.refuses = False
 
     async def send(self, request: Request) -> Response:
-        """Accept."""
+        """Accept, or not."""
         self.received.append(request)
+        if self.refuses:
+            return Response(403, {"Content-Type": "application/json"}, b'{"kind":"Status"}')
         return Response(200, {"Content-Type": "application/json"}, b'{"metadata":{"name":"x"}}')
 
 

@@ -64,6 +64,18 @@ async def test_a_pod_is_tried_again_when_the_last_of_its_victims_is_gone(parts: 
     assert not parts.preemptions.awaits_victims(one)
 
 
+async def test_a_pod_has_nobody_else_evicted_while_its_victims_are_still_there(
+    parts: Parts,
+) -> None:
+    """It may be tried for another reason meanwhile; once an eviction has failed, it looks again."""
+    one, victims = refused(parts, "urgent"), on(parts, "n0")
+    await follow(parts, one, Nomination("n0", victims))
+    assert parts.engine.nominations.leaving("urgent") == {"n0-0", "n0-1"}
+    parts.wire.refuses = True
+    await follow(parts, one, Nomination("n0", victims))
+    assert parts.engine.nominations.leaving("urgent") == frozenset()
+
+
 async def test_a_pod_whose_room_is_being_made_keeps_it_when_it_is_refused_again(
     parts: Parts,
 ) -> None:

@@ -104,6 +104,25 @@ def test_a_pod_waits_while_its_victims_are_leaving(scene: Scene) -> None:
     assert scene.preempt(n1=gone_bad)[0] == "n2"
 
 
+def test_a_pod_waits_for_victims_that_are_never_seen_on_their_way_out(scene: Scene) -> None:
+    """Without a grace period a pod is there until it is gone."""
+    stays, goes = pod("stays", cpus=7), pod("goes", cpus=7)
+    full_node(scene.cluster, [stays, goes])
+    full_node(scene.cluster, [pod("b", cpus=14)], name="n2")
+    nominations = scene.handle.nominations
+    nominations.nominate(PodInfo(NEW), "n1")
+    nominations.expect_to_leave(NEW.metadata.uid, frozenset({"goes", "gone-already"}))
+    refused = "preemption: not eligible due to a terminating pod on the nominated node."
+    assert scene.preempt()[2] == refused
+    nominations.expect_to_leave(NEW.metadata.uid, frozenset({"gone-already"}))
+    assert scene.preempt()[0] != ""
+    nominations.expect_to_leave(NEW.metadata.uid, frozenset({"goes"}))
+    nominations.drop(NEW.metadata.uid)
+    nominations.expect_to_leave(NEW.metadata.uid, frozenset({"goes"}))
+    assert nominations.leaving(NEW.metadata.uid) == frozenset()
+    assert scene.preempt()[0] != ""
+
+
 @pytest.mark.parametrize("elsewhere", [0, 9])
 def test_nodes_that_no_eviction_helps_are_left_alone(scene: Scene, elsewhere: int) -> None:
     """The message counts them as kube-scheduler does, be there pods of lower priority or not."""

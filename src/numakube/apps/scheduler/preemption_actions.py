@@ -198,6 +198,8 @@ class Preemptions(PodFollower):
             if not loser.uid.startswith(STAND_IN):
                 self._outcomes.nominated(loser, "")
         self._nominations.nominate(pod, node)
+        going = frozenset(victim.uid for victim in nomination.victims)
+        self._nominations.expect_to_leave(pod.uid, going)
         self._outcomes.nominated(pod, node)
         self._metrics.preemptions.inc()
         self._metrics.victims.observe(len(nomination.victims))
@@ -212,6 +214,7 @@ class Preemptions(PodFollower):
             preemptor = self._party(pod)
             for victim in nomination.victims:
                 self._preemptors_of.get(victim.uid, set()).discard(preemptor)
+            self._nominations.expect_to_leave(pod.uid, frozenset())
             self.try_again(preemptor, "an eviction failed")
 
 

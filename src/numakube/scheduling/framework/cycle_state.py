@@ -13,7 +13,6 @@ from typing import (
     TypeAlias,
     TypeVar,
     cast,
-    runtime_checkable,
 )
 
 from numakube.api.pod_resources import with_claimed
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@runtime_checkable
 class Clonable(Protocol):
     """State that is changed in place while preemption tries things out."""
 
@@ -69,7 +67,8 @@ class CycleState:
         """Return a copy on which a what-if can be tried; `Clonable` values are copied too."""
         copy = CycleState()
         copy._values = {
-            name: value.clone() if isinstance(value, Clonable) else value
+            # Asking for the protocol costs ten times as much, for every victim that is tried.
+            name: value.clone() if hasattr(value, "clone") else value
             for name, value in self._values.items()
         }
         copy.skipped_filters = set(self.skipped_filters)

@@ -324,6 +324,7 @@ class Nominations:
         self._verdicts: dict[tuple[bytes, str], tuple[object, Status]] = {}
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        self._leaving: dict[str, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -338,6 +339,7 @@ class Nominations:
     def drop(self, uid: str) -> str | None:
         """Keep no room for a pod any more; return the node where it was kept."""
         node = self._node_of.pop(uid, None)
+        self._leaving.pop(uid, None)
         if node is not None:
             self.generation += 1
             del self._by_node[node][uid]
@@ -348,6 +350,17 @@ class Nominations:
     def node_of(self, uid: str) -> str | None:
         """Return the node on which room is being made for a pod."""
         return self._node_of.get(uid)
+
+    def expect_to_leave(self, uid: str, victims: frozenset[str]) -> None:
+        """Note who is being evicted for a nominated pod, as long as it is nominated."""
+        if victims and uid in self._node_of:
+            self._leaving[uid] = victims
+        else:
+            self._leaving.pop(uid, None)
+
+    def leaving(self, uid: str) -> frozenset[str]:
+        """Return the uids of pods that were evicted for a pod, or are about to be."""
+        return self._leaving.get(uid, frozenset())
 
     def nodes(self) -> frozenset[str]:
         """Return the nodes with nominated pods."""

@@ -22,7 +22,7 @@ from numakube.scheduling.preemption.victims import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.plugins import Nominations
@@ -90,7 +90,8 @@ class DefaultPreemption(PostFilter):
         if runtime is None:
             return None, failure("the plugins of the profile are not known")
         nominated = self._handle.nominations.node_of(pod.uid) or pod.nominated_node_name
-        reason = why_not(pod, nominated, snapshot, refusals)
+        leaving = self._handle.nominations.leaving(pod.uid)
+        reason = why_not(pod, nominated, snapshot, refusals, leaving)
         if reason is None and self._aftermath.awaits_report(pod, snapshot):
             return None, unschedulable(_AWAITS_REPORT, detail=_helped_by_reports(runtime))
         if reason is not None:
@@ -229,15 +230,24 @@ _TERMINATING: Final = "not eligible due to a terminating pod on the nominated no
 
 
 def why_not(
-    pod: PodInfo, nominated: str, snapshot: Snapshot, refusals: Mapping[str, Status]
+    pod: PodInfo,
+    nominated: str,
+    snapshot: Snapshot,
+    refusals: Mapping[str, Status],
+    leaving: Collection[str] = (),
 ) -> str | None:
     """Return why *pod* must not evict anybody, in kube-scheduler's words; ``None`` if it may.
+
+    A pod without a grace period is gone as soon as it is deleted, so it is never seen on its way
+    out. When the first of several victims is gone, the others still look as if they stayed; only
+    *leaving* tells that they go.
 
     Args:
         pod: the pod that fits nowhere.
         nominated: the node on which room has been made for it already, if any.
         snapshot: the cluster.
         refusals: why each node refused the pod.
+        leaving: uids of those that are being evicted for it.
     """
     if pod.pod.spec.preemption_policy == "Never":
         return _NEVER
@@ -248,8 +258,11 @@ def why_not(
         return None
     node = snapshot.node(nominated)
     pods = node.pods.values() if node is not None else ()
-    leaving = any(other.priority < pod.priority and is_being_preempted(other) for other in pods)
-    return _TERMINATING if leaving else None
+    is_making_room = any(
+        other.uid in leaving or (other.priority < pod.priority and is_being_preempted(other))
+        for other in pods
+    )
+    return _TERMINATING if is_making_room else None
 
 
 def _helped_by_reports(runtime: Runtime) -> frozenset[str]:
