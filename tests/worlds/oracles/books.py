@@ -181,7 +181,7 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
                 len(_zone(model, node.id) & _usable(model)) for node in model.machine.nodes
             )
             # Devices may be on more NUMA nodes than CPUs need to be: then so is the pod.
-            has_devices = any(map(is_extended, PodInfo(pod).requests))
+            has_devices = pod.spec.resource_claims or any(map(is_extended, PodInfo(pod).requests))
             if len(cpus) <= smallest and not has_devices:
                 yield f"audit has {place[1]} aligned, its CPUs {cpus} are on {zones}"
 
