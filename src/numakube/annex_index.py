@@ -152,6 +152,20 @@ ANNEXES: Final = (
         ),
     ),
     Annex(
+        name="levels",
+        summary="Gangs over several levels of topology: racks, blocks and NVLink domains.",
+        extra="levels",
+        follows="Kueue 0.19, KAI 2026-08, Volcano 1.16",
+        pages=("how-to/place-gangs-by-levels.md",),
+        plugins=(
+            Added(
+                name="TopologyLevels",
+                summary="Places gangs by levels of topology, all domains costed.",
+                by_default=True,
+            ),
+        ),
+    ),
+    Annex(
         name="pages",
         summary="Web pages that show a cluster by NUMA zone, and maps of nodes as SVG and PNG.",
         extra="pages",

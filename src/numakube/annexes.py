@@ -90,6 +90,7 @@ class Added:
         extra: what has all that it needs, if that is more than the annex itself.
         on_request: whether ``numakube deploy all`` leaves a component out.
         path: where an endpoint answers.
+        by_default: whether profiles have a plugin unless they disable it.
         uses_reports: whether a component reads or writes reports, so that their kind has to stay.
     """
 
@@ -100,6 +101,7 @@ class Added:
     extra: str = ""
     on_request: bool = False
     path: str = ""
+    by_default: bool = False
     uses_reports: bool = True
 
 

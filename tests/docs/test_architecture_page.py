@@ -24,6 +24,7 @@ CONTRACTS = {
     "numakube_pages": "pages",
     "numakube_planning": "planning-layers",
     "numakube_tracing": "tracing-layers",
+    "numakube_levels": "levels-layers",
     "kube_lab_server": "lab-server-layers",
     "numakube_placement": "placement-layers",
 }

@@ -13,7 +13,8 @@ from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.status import Status
-from numakube.scheduling.gang_planning import GangPlan, GangPlanner, GangRequest, gang_arguments
+from numakube.scheduling.gang_placements import GangRequest, gang_arguments
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.recorder.decision_notes import CANDIDATES
 from numakube.scheduling.snapshot.pods import PodInfo

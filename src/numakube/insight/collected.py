@@ -27,6 +27,8 @@ PRIORITY_CLASSES: Final = "priorityclasses"
 
 POD_GROUPS: Final = "podgroups"
 """Of three groups, each with a file of its own; see `list_name`."""
+NETWORK_LEVELS: Final = "topologies"
+"""Of Kueue and of KAI, likewise."""
 
 RESOURCE_CLAIMS: Final = "resourceclaims"
 RESOURCE_SLICES: Final = "resourceslices"
@@ -62,7 +64,7 @@ class Collected:
 
 def list_name(plural: str, group: str) -> str:
     """Return what the list of a kind is called: its plural, with the group where others have it."""
-    return f"{plural}.{group}" if plural == POD_GROUPS else plural
+    return f"{plural}.{group}" if plural in {POD_GROUPS, NETWORK_LEVELS} else plural
 
 
 def list_file(plural: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.dra.pod_claims import pod_claims
 from numakube.errors import InvalidValue
 from numakube.insight.object_ages import pod_age
-from numakube.scheduling.gang_planning import TOO_FEW_TRIED
+from numakube.scheduling.gang_placements import TOO_FEW_TRIED
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 

@@ -92,7 +92,9 @@ def _binding(
     }
 
 
-_POD_GROUPS: Final = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
+POD_GROUP_APIS: Final = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
+TOPOLOGY_APIS: Final = ("kueue.x-k8s.io", "kai.scheduler")
+"""Who has objects that say which labels are levels of the network."""
 
 
 def view_rules() -> list[dict[str, Any]]:
@@ -111,7 +113,8 @@ def view_rules() -> list[dict[str, Any]]:
             ],
             READ,
         ),
-        *(rule(group, ["podgroups"], READ) for group in _POD_GROUPS),
+        *(rule(group, ["podgroups"], READ) for group in POD_GROUP_APIS),
+        *(rule(group, ["topologies"], READ) for group in TOPOLOGY_APIS),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
     ]

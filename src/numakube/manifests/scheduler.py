@@ -25,7 +25,9 @@ from numakube.manifests.pod_template_parts import (
     spread,
 )
 from numakube.manifests.rbac_rules import (
+    POD_GROUP_APIS,
     READ,
+    TOPOLOGY_APIS,
     ask_who_calls,
     cluster_role,
     role,
@@ -43,7 +45,6 @@ CONFIG_KEY: Final = "config.yaml"
 _PORT: Final = PROGRAMS["scheduler"].port
 _FOLDER: Final = "/etc/numakube"
 _NAMED: Final = {"app.kubernetes.io/name": NAME}
-_POD_GROUP_APIS: Final = ("scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,8 @@ def cluster_rules() -> list[dict[str, Any]]:
         # API servers since 1.36 ask for the second right, too, where a status says who has a claim.
         rule("resource.k8s.io", ["resourceclaims/status", "resourceclaims/binding"], ["patch"]),
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
-        *(rule(group, ["podgroups"], READ) for group in _POD_GROUP_APIS),
+        *(rule(group, ["podgroups"], READ) for group in POD_GROUP_APIS),
+        *(rule(group, ["topologies"], READ) for group in TOPOLOGY_APIS),
         rule("scheduling.k8s.io", ["podgroups/status"], ["patch"]),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),

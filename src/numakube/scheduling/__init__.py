@@ -25,6 +25,8 @@ Lowest first; an import points downwards only:
     recorder/    what decisions were made of, for people
     config/      from a KubeSchedulerConfiguration to plugins
     assembly     every plugin there is, and the engine of a scheduler made of them
+    gang_placements
+                 where the members of a gang may go together
     gang_planning
                  one plan for all members of a gang
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.annexes import Group, added_to, load, points
+from numakube.annexes import Group, added_to, annexes, load, points
 from numakube.api.scheduler_config import (
     POINT_FIELDS,
     SCHEDULER_NAME,
@@ -173,8 +173,20 @@ def default_profile() -> Defaults:
     refs.insert(position, PluginRef(name=DefaultPreemption.name))
     ours = (NodeShards.name, RejectionGuard.name, GangScheduling.name)
     refs[:0] = [PluginRef(name=name) for name in ours]
+    refs += [PluginRef(name=name) for name in _by_default()]
     refs.append(PluginRef(name=DEFAULT_BINDER))
     return Defaults(tuple(refs))
+
+
+def _by_default() -> list[str]:
+    """Return the plugins of installed annexes that profiles have unless they disable them."""
+    installed = points(Group.PLUGINS)
+    return [
+        added.name
+        for annex in annexes()
+        for added in annex.plugins
+        if added.by_default and added.name in installed
+    ]
 
 
 def default_configuration(scheduler_name: str = SCHEDULER_NAME) -> KubeSchedulerConfiguration:

@@ -22,7 +22,8 @@ from numakube.dra.device_ids import EVALUATION_SECONDS
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen, Refused
 from numakube.scheduling.framework.status import TOO_COSTLY
-from numakube.scheduling.gang_planning import GangPlanner, GangRequest
+from numakube.scheduling.gang_placements import GangRequest
+from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.dynamic_resources.node_search import ATTEMPT_SECONDS, AttemptTime
 from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.snapshot.pods import PodInfo

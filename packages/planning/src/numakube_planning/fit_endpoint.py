@@ -44,7 +44,8 @@ from numakube.insight.node_setup import nodes_like
 from numakube.insight.planned_pods import with_requests
 from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals, Refused
 from numakube.scheduling.framework.registry import unknown_fields
-from numakube.scheduling.gang_planning import GangPlanner, GangRequest
+from numakube.scheduling.gang_placements import GangRequest
+from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.plugins.pod_gangs import MissingGang, gang_key, gang_of
 from numakube.scheduling.recorder.flight_documents import use_document

@@ -20,13 +20,8 @@ from numakube.apps.scheduler.decision_events import SCHEDULED, SCHEDULER_ERROR, 
 from numakube.apps.scheduler.preemption_actions import evict
 from numakube.scheduling.cycle import Failed, Refused
 from numakube.scheduling.framework.status import Diagnosis, unresolvable
-from numakube.scheduling.gang_planning import (
-    GangPlan,
-    GangPlanner,
-    GangRequest,
-    domains_of_nodes,
-    gang_arguments,
-)
+from numakube.scheduling.gang_placements import GangRequest, domains_of_nodes, gang_arguments
+from numakube.scheduling.gang_planning import GangPlan, GangPlanner
 from numakube.scheduling.plugins.gang_scheduling import GangScheduling, gang_to_plan
 from numakube.scheduling.plugins.pod_gangs import gang_key, pod_group_of
 from numakube.scheduling.scheduling_queue import Place

@@ -43,7 +43,8 @@ from numakube.insight.how_many_fit import MOST, EngineBooks, Placed, copies, pla
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.unknown_zones import why_unknown
 from numakube.insight.waiting_gangs import untried_gang_of
-from numakube.scheduling.gang_planning import GangPlanner, GangRequest
+from numakube.scheduling.gang_placements import GangRequest
+from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.values.resources import CPU, amount_of

@@ -26,6 +26,7 @@ from numakube.api.storage_objects import (
     StorageClass,
     VolumeAttachment,
 )
+from numakube.api.topology_objects import Topology
 from numakube.api.workloads import (
     PodDisruptionBudget,
     ReplicaSet,
@@ -241,10 +242,25 @@ def _groups(
     )
 
 
+def _topologies(group: str, field: str, versions: tuple[str, ...]) -> ObjectKind:
+    return ObjectKind(
+        group=group,
+        version=versions[0],
+        versions=versions,
+        plural="topologies",
+        field=field,
+        object_type=Topology,
+        event=EventKind.OTHER,
+        optional=True,
+    )
+
+
 POD_GROUP_KINDS: Final = (
     # Beta in 1.37; stable in 1.38 by the milestone of KEP-4671, and a server then has v1 alone.
     _groups("scheduling.k8s.io", "v1beta1", "pod_groups", PodGroup, ("v1beta1", "v1")),
     _groups("scheduling.x-k8s.io", "v1alpha1", "coscheduling_groups", MemberGroup),
     _groups("scheduling.volcano.sh", "v1beta1", "volcano_groups", MemberGroup),
+    _topologies("kueue.x-k8s.io", "topologies", ("v1beta2", "v1beta1", "v1alpha1")),
+    _topologies("kai.scheduler", "kai_topologies", ("v1alpha1",)),
 )
-"""Groups of pods that run together; only a scheduler watches them."""
+"""Groups of pods that run together, and levels of the network; only a scheduler watches them."""

@@ -257,8 +257,31 @@ def domain_of(node: Node, labels: tuple[str, ...]) -> Domain | None:
     return Domain(labels, tuple(known.get(label, "") for label in labels))
 
 
-GANG_DOMAIN: Final = StateKey[Domain]("GangScheduling.domain")
-"""The domain in which the members of a gang are being planned."""
+@dataclass(frozen=True, slots=True, eq=False)
+class GangNodes:
+    """Nodes on which members of a gang are being planned.
+
+    Attributes:
+        rows: of the snapshot, in order.
+        domain: what they have in common, if that is labels.
+        name: what they are called; that of the domain unless given.
+    """
+
+    rows: Rows
+    domain: Domain | None = None
+    name: str = ""
+
+    def __str__(self) -> str:
+        return self.name or str(self.domain or "")
+
+    def has(self, row: int) -> bool:
+        """Tell whether the node at *row* is one of them."""
+        position = int(np.searchsorted(self.rows, row))
+        return position < len(self.rows) and int(self.rows[position]) == row
+
+
+GANG_NODES: Final = StateKey[GangNodes]("GangScheduling.nodes")
+"""The only nodes on which a member of a gang is being planned."""
 
 _OF_DOMAINS: Final = EventKind.NODE_ADDED | EventKind.NODE_UPDATED | EventKind.NODE_REMOVED
 """What alters domains, and in which of them members run."""
@@ -358,20 +381,15 @@ class GangScheduling(PreEnqueue, Filter, VectorFilter):
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Refuse a node outside the domain that is being tried."""
-        domain = state.read(GANG_DOMAIN)
-        if domain is None or domain_of(node.node, domain.labels) == domain:
-            return SUCCESS
-        return _OUTSIDE
+        nodes = state.read(GANG_NODES)
+        return SUCCESS if nodes is None or nodes.has(node.row) else _OUTSIDE
 
     def filter_all(
         self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
     ) -> Verdicts | None:
         """Refuse all nodes outside the domain that is being tried."""
-        domain = state.read(GANG_DOMAIN)
-        if domain is None:
-            return None
-        inside = domains_of(snapshot, domain.labels).get(domain, np.empty(0, dtype=np.intp))
-        return Verdicts.where(np.isin(rows, inside), _OUTSIDE)
+        nodes = state.read(GANG_NODES)
+        return None if nodes is None else Verdicts.where(np.isin(rows, nodes.rows), _OUTSIDE)
 
 
 def gang_to_plan(pod: PodInfo, objects: ClusterObjects) -> Gang | None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numakube.api.pod import Pod
     from numakube.api.pod_groups import MemberGroup, PodGroup
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
@@ -89,6 +91,17 @@ def group_named_by(pod: Pod) -> tuple[str, str, str] | None:
     if name := metadata.labels.get(NAME_LABEL):
         return _LABELS, metadata.namespace, name
     return None
+
+
+def group_of(pod: PodInfo, objects: ClusterObjects) -> PodGroup | MemberGroup | None:
+    """Return the object of the group of *pod*, whichever API it is of."""
+    api, namespace, name = gang_key(pod) or ("", "", "")
+    groups: Mapping[str, Mapping[str, PodGroup | MemberGroup]] = {
+        _KUBERNETES: objects.pod_groups,
+        _COSCHEDULING: objects.coscheduling_groups,
+        _VOLCANO: objects.volcano_groups,
+    }
+    return groups[api].get(f"{namespace}/{name}") if api in groups else None
 
 
 def pod_group_of(pod: PodInfo, objects: ClusterObjects) -> PodGroup | None:

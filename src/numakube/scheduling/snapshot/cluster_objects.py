@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         StorageClass,
         VolumeAttachment,
     )
+    from numakube.api.topology_objects import Topology
     from numakube.api.workloads import (
         PodDisruptionBudget,
         ReplicaSet,
@@ -168,6 +169,7 @@ class ClusterObjects:
         volumes: also by the claim that they are for (``namespace/name``), or by `free_volumes`.
         attachments: also by node.
         services: also by namespace.
+        topologies: what Kueue knows of levels of the network; KAI has its own.
         devices: by name of the node, where Koordinator's or another agent publishes them.
     """
 
@@ -192,3 +194,5 @@ class ClusterObjects:
     pod_groups: dict[str, PodGroup] = field(default_factory=dict)
     coscheduling_groups: dict[str, MemberGroup] = field(default_factory=dict)
     volcano_groups: dict[str, MemberGroup] = field(default_factory=dict)
+    topologies: dict[str, Topology] = field(default_factory=dict)
+    kai_topologies: dict[str, Topology] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from numakube.api.pod import has_ended
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change, Explanation
 from numakube.insight.usage.stranded_amounts import proportion, stranded
-from numakube.scheduling.gang_planning import domains_of_nodes, gang_arguments
+from numakube.scheduling.gang_placements import domains_of_nodes, gang_arguments
 from numakube.scheduling.plugins.gang_scheduling import domains_of
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
