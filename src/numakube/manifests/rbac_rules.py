@@ -115,6 +115,7 @@ def view_rules() -> list[dict[str, Any]]:
         ),
         *(rule(group, ["podgroups"], READ) for group in POD_GROUP_APIS),
         *(rule(group, ["topologies"], READ) for group in TOPOLOGY_APIS),
+        rule("topology.volcano.sh", ["hypernodes"], READ),
         rule("scheduling.koordinator.sh", ["devices"], READ),
         rule("nodeinfo.volcano.sh", ["numatopologies"], READ),
     ]

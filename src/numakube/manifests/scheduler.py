@@ -214,6 +214,7 @@ def cluster_rules() -> list[dict[str, Any]]:
         rule("resource.k8s.io", ["resourceslices", "deviceclasses", "devicetaintrules"], READ),
         *(rule(group, ["podgroups"], READ) for group in POD_GROUP_APIS),
         *(rule(group, ["topologies"], READ) for group in TOPOLOGY_APIS),
+        rule("topology.volcano.sh", ["hypernodes"], READ),
         rule("scheduling.k8s.io", ["podgroups/status"], ["patch"]),
         rule("topology.node.k8s.io", ["noderesourcetopologies"], READ),
         rule("topology.numakube.dev", ["noderesourcetopologyupdates"], READ),

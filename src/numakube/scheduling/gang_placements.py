@@ -24,7 +24,7 @@ from numakube.scheduling.plugins.gang_scheduling import (
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.scheduling.arrays import Rows
     from numakube.scheduling.assembly import Engine
@@ -109,9 +109,19 @@ class Placement:
 
     Where it has several parts, each of those with a least number has no more pods than that; what
     the gang can do without comes last, in parts of which none has to fit.
+
+    Attributes:
+        more: yields further parts, each once those before it are placed: they may depend on that.
     """
 
     parts: tuple[Part, ...]
+    more: Callable[[], Iterator[Part]] | None = None
+
+    def each(self) -> Iterator[Part]:
+        """Yield all parts."""
+        yield from self.parts
+        if self.more is not None:
+            yield from self.more()
 
     @property
     def domain(self) -> Domain | None:

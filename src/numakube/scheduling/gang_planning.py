@@ -210,7 +210,7 @@ class GangPlanner:
     def _try(self, needed: int, trial: _GangTrial) -> GangPlan:
         plan = GangPlan(placement=trial.placement)
         with self._undone_if_it_breaks(plan):
-            for part in trial.placement.parts:
+            for part in trial.placement.each():
                 enough = plan.fitting + part.least
                 pods = trial.in_order(part.pods)
                 self._place_all(plan, part, pods, evicting=trial.evicting)

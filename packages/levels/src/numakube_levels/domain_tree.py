@@ -36,9 +36,9 @@ class Domains:
         return "/".join(filter(None, self.paths[level][number]))
 
     def domain(self, level: int, number: int) -> Domain | None:
-        """Return a domain as labels; nothing where a part of a label counts."""
+        """Return a domain as labels; nothing where they are none."""
         levels = self.tree.levels[: level + 1]
-        if any(one.is_prefix for one in levels):
+        if any(one.is_prefix or one.members is not None for one in levels):
             return None
         return Domain(tuple(one.label for one in levels), self.paths[level][number])
 

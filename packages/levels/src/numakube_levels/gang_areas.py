@@ -126,13 +126,21 @@ def gang_areas(
     for level in positions.exclusive:
         by_row[domains.ids[level] < 0] = 0
     own_rows = np.isin(rows, np.fromiter(running, dtype=np.intp))
-    before = by_row.copy()
-    for level, count in enumerate(spare):
-        if count:
-            _leave_free(by_row, domains.ids[level], count, own_rows)
-    spared = frozenset(rows[(before > 0) & (by_row == 0)].tolist())
+    free = left_free(by_row, domains.ids, spare, own_rows)
+    by_row[free] = 0
+    spared = frozenset(rows[free].tolist())
     builder = _Builder(snapshot, domains, positions.relevant, by_row, own_rows, limits or {})
     return GangAreas(domains, builder.whole(), by_row, spared, builder.numbers)
+
+
+def left_free(takes: IntArray, ids: Sequence[IntArray], spare: Sequence[int], own: Mask) -> Mask:
+    """Return the nodes that stay free: so many of each domain of a level, those that take least."""
+    left = takes.copy()
+    for level, count in enumerate(spare):
+        if count:
+            _leave_free(left, ids[level], count, own)
+    free: Mask = (takes > 0) & (left == 0)
+    return free
 
 
 def _leave_free(takes: IntArray, ids: IntArray, count: int, own: Mask) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from numakube.api.codec import BROKEN_JSON
-from numakube.api.pod_groups import PodGroup
+from numakube.api.pod_groups import NetworkTopology, PodGroup
 from numakube.errors import InvalidValue
 from numakube.scheduling.plugins.pod_gangs import (
     PREFERRED_TOPOLOGY,
@@ -22,6 +22,7 @@ from numakube.scheduling.plugins.pod_gangs import (
     Gang,
     group_of,
 )
+from numakube_levels.hyper_nodes import hyper_tiers
 from numakube_levels.placement_choice import Balance
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
     from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube_levels.level_sources import LevelTree
 
 SLICES: Final = "numakube.dev/gang-slices"
 SLICES_REST: Final = "numakube.dev/gang-slices-rest"
@@ -51,6 +53,8 @@ KEYS: Final = (
 )
 """Annotations of the group, or of its pods if there is no object."""
 
+INSIDE: Final = "Inside"
+ELSEWHERE: Final = "Elsewhere"
 _KUEUE: Final = "kueue.x-k8s.io/"
 _KUEUE_MANAGES: Final = "kueue.x-k8s.io/workload"
 _KUEUE_REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
@@ -119,6 +123,24 @@ class LevelWish:
         """Tell whether anything is asked."""
         return self != _NOTHING
 
+    def spares(self, tree: LevelTree, finest: int | None) -> list[int]:
+        """Return for each level of *tree* how many nodes of a domain stay free."""
+        own = [level.spare for level in tree.levels]
+        if self.spare is None:
+            return own
+        if any(own):
+            return [self.spare if spare else 0 for spare in own]
+        return [self.spare if at == finest else 0 for at in range(len(own))]
+
+    def for_replacements(self) -> LevelWish:
+        """Return what counts once members run: where those go that were lost."""
+        if self.replacement == ELSEWHERE and self.required:
+            preferred = (*self.preferred, *self.required)
+            return replace(self, required=(), preferred=preferred, slices=())
+        if self.replacement == INSIDE and not self.required and self.preferred:
+            return replace(self, required=self.preferred[-1:], preferred=())
+        return self
+
 
 _NOTHING: Final = LevelWish()
 
@@ -150,6 +172,10 @@ class GangWish:
     sub_groups: Mapping[str, SubGroupWish] = field(default_factory=dict)
     said_by: str = ""
 
+    def sub_group(self, name: str) -> SubGroupWish:
+        """Return what a sub-group asks for; one without a name asks for nothing."""
+        return self.sub_groups.get(name) or SubGroupWish(name=name, min_count=0, wish=_NOTHING)
+
     @property
     def levels(self) -> tuple[str, ...]:
         """All levels that are named."""
@@ -172,15 +198,43 @@ def wish_of(gang: Gang, pod: PodInfo, objects: ClusterObjects) -> GangWish:
     own = _ours(source)
     required = list(own.required)
     said_by = "annotations of the pods" if group is None else "annotations of the PodGroup"
+    volcano = getattr(group.spec, "network_topology", None) if group is not None else None
+    if isinstance(volcano, NetworkTopology):
+        own, required = _with_tiers(own, volcano, objects), [*required, *_hard_tier(volcano)]
     if isinstance(group, PodGroup) and group.spec.scheduling_constraints is not None:
         required += [one.key for one in group.spec.scheduling_constraints.topology if one.key]
     elif gang.required_topology:
         required.append(gang.required_topology)
+    sub_groups = _sub_groups(source)
+    together = sum(one.min_count for one in sub_groups.values())
+    if together > gang.min_count:
+        raise InvalidValue(
+            f"annotation {SUB_GROUPS}: sub-groups need {together} pods,"
+            f" and the gang no more than {gang.min_count}"
+        )
     whole = replace(own, required=tuple(dict.fromkeys(required)))
     foreign = _foreign(pod.pod.metadata.annotations)
     if foreign and not whole.levels:
         whole, said_by = foreign[0], foreign[1]
-    return GangWish(whole=whole, sub_groups=_sub_groups(source), said_by=said_by)
+    return GangWish(whole=whole, sub_groups=sub_groups, said_by=said_by)
+
+
+def _hard_tier(asked: NetworkTopology) -> tuple[str, ...]:
+    """Return the highest tier in which all pods have to be."""
+    name = asked.highest_tier_name
+    if asked.mode != "hard" or (not name and asked.highest_tier_allowed is None):
+        return ()
+    return (name or f"tier-{asked.highest_tier_allowed}",)
+
+
+def _with_tiers(own: LevelWish, asked: NetworkTopology, objects: ClusterObjects) -> LevelWish:
+    """Return *own*; close tiers are better than far ones, as in Volcano."""
+    if asked.mode not in {"hard", "soft"}:
+        raise InvalidValue(f"networkTopology.mode: {asked.mode[:64]!r} is none of hard, soft")
+    tiers = hyper_tiers(objects.hyper_nodes)
+    if own.preferred or not tiers:
+        return own
+    return replace(own, preferred=(tiers[-1].name,))
 
 
 def sub_group_of(pod: PodInfo) -> str:
@@ -200,7 +254,7 @@ def _ours(annotations: Mapping[str, str]) -> LevelWish:
         balance=Balance(_word(annotations, BALANCE, ("", Balance.FEWEST, Balance.EVEN))),
         spare=_number(annotations, SPARE, 0),
         max_count=max_count,
-        replacement=_word(annotations, REPLACEMENT, ("", "Inside", "Elsewhere")),
+        replacement=_word(annotations, REPLACEMENT, ("", INSIDE, ELSEWHERE)),
     )
 
 

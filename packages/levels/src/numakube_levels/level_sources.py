@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from numakube.api.codec import Wire
 from numakube.errors import ConfigError
 from numakube.values.names import qualified_name
+from numakube_levels.hyper_nodes import NodeValues, hyper_tiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,21 +53,25 @@ class Level:
 
     Attributes:
         is_prefix: whether only what comes before the last dot of a value counts.
+        members: what says which domain a node is in, if that is no label.
     """
 
     name: str
     label: str
     is_prefix: bool = False
     spare: int = 0
+    members: NodeValues | None = None
 
     @property
-    def key(self) -> tuple[str, str, bool]:
+    def key(self) -> tuple[object, ...]:
         """By which the values of all nodes are kept."""
-        return "numakube-level", self.label, self.is_prefix
+        return "numakube-level", self.label, self.is_prefix, self.members
 
     def value_of(self) -> Callable[[NodeInfo], str | None]:
         """Return what finds the value of a node; nodes without one are in no domain."""
         label, is_prefix = self.label, self.is_prefix
+        if self.members is not None:
+            return self.members.of
 
         def value(node: NodeInfo) -> str | None:
             text = node.name if label == HOSTNAME else node.labels.get(label)
@@ -190,7 +195,7 @@ def of_labels(source: str, labels: Iterable[str]) -> LevelTree:
 
 
 def of_objects(objects: ClusterObjects) -> Iterator[LevelTree]:
-    """Yield the trees that topology objects describe: Kueue's first, then KAI's, each by name."""
+    """Yield the trees that objects describe: Kueue's and KAI's topologies, then HyperNodes."""
     for kind, topologies in (("Kueue", objects.topologies), ("KAI", objects.kai_topologies)):
         for name, topology in sorted(topologies.items()):
             levels = topology.spec.levels[:MOST_LEVELS]
@@ -199,6 +204,10 @@ def of_objects(objects: ClusterObjects) -> Iterator[LevelTree]:
             )
             if made and all(level.label for level in made):
                 yield LevelTree(f"{kind} Topology {name}", with_nodes(made))
+    tiers = hyper_tiers(objects.hyper_nodes)[-MOST_LEVELS:]
+    if tiers:
+        made = tuple(Level(tier.name, tier.alias, members=tier.values) for tier in tiers)
+        yield LevelTree("HyperNodes", with_nodes(made))
 
 
 def tree_for(names: Sequence[str], trees: Iterable[LevelTree]) -> LevelTree:

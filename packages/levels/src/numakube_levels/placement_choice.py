@@ -697,9 +697,16 @@ def _with_rest(area: Area, wish: Wish, rest: int) -> Choice | None:
     return min(found, key=lambda one: one.cost, default=None)
 
 
+def less(area: Area, shares: Iterable[Share]) -> Area:
+    """Return *area* where those of *shares* take so many fewer; they are used already."""
+    for one, count in shares:
+        area = _without(area, one, count)
+    return area
+
+
 def _without(area: Area, taken: Area, count: int) -> Area:
     """Return *area* where *taken* takes so many fewer; it is one that is used already."""
-    if area is taken:
+    if (area.level, area.name) == (taken.level, taken.name):
         return Area(area.level, area.name, area.takes - count, (), is_own=True)
     parts = tuple(_without(part, taken, count) for part in area.parts)
     inside = any(part is not before for part, before in zip(parts, area.parts, strict=True))

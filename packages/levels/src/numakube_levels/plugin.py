@@ -20,7 +20,7 @@ from numakube.scheduling.plugins.plugin_arguments import read_args
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube_levels.aligned_counts import AlignedCounts
 from numakube_levels.gang_wishes import GangWish, wish_of
-from numakube_levels.level_search import LevelSearch
+from numakube_levels.level_search import LevelsOfCluster, search_for_wish
 from numakube_levels.level_sources import (
     LevelArgs,
     LevelTree,
@@ -107,9 +107,9 @@ class TopologyLevels(PreEnqueue, PlacesGangs):
             return None
         if wish is None or not wish:
             return None
-        tree = self.tree_for(wish)
         most = self.args.placements_to_verify
-        return LevelSearch(request, engine, wish, (tree, self._counts), most_tried=most)
+        known = LevelsOfCluster(engine, self.tree_for(wish), self._counts, most)
+        return search_for_wish(request, known, wish)
 
     def wish_of(self, pod: PodInfo) -> GangWish | None:
         """Return what the gang of *pod* asks for; nothing for a pod of no gang.

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from numakube_levels.placement_choice import takes
 
 if TYPE_CHECKING:
-    from numakube_levels.gang_areas import GangAreas
+    from numakube_levels.gang_areas import GangAreas, Positions
+    from numakube_levels.gang_bounds import Bound
     from numakube_levels.level_sources import LevelTree
     from numakube_levels.placement_choice import Area, Slices, Wish
+    from numakube_levels.slice_mending import NoRoom
 
 
 def why_short(areas: GangAreas, wish: Wish, tree: LevelTree) -> str:
@@ -28,6 +30,28 @@ def why_short(areas: GangAreas, wish: Wish, tree: LevelTree) -> str:
     if whole >= wish.needed:
         return ""
     return f"{_pods(wish.needed)} have to fit; all nodes together take {whole}"
+
+
+def why_not_mended(short: NoRoom, tree: LevelTree) -> str:
+    """Say which domain has no room for what its slices have lost."""
+    level = tree.levels[short.area.level].name
+    return (
+        f"{_pods(short.missing)} of slices in {level} {short.area.name} are missing,"
+        f" and it takes {short.area.takes}"
+    )
+
+
+def why_mixed(closest: Bound | None, needed: int, positions: Positions, tree: LevelTree) -> str:
+    """Say why pods of several kinds do not fit, as far as each kind for itself tells."""
+    if closest is None:
+        return f"{_pods(needed)} have to fit, and no node takes any"
+    if closest.takes >= needed:
+        return ""
+    told = f"takes {closest.takes} at most"
+    if positions.required is None:
+        return f"{_pods(needed)} have to fit; the cluster {told}"
+    level = tree.levels[positions.required].name
+    return f"{_pods(needed)} have to fit in one {level}; the best, {closest.nodes.name}, {told}"
 
 
 def _short_of_room(areas: GangAreas, wish: Wish, level: str) -> str:

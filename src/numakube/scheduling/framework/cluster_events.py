@@ -26,7 +26,7 @@ from numakube.api.storage_objects import (
     StorageClass,
     VolumeAttachment,
 )
-from numakube.api.topology_objects import Topology
+from numakube.api.topology_objects import HyperNode, Topology
 from numakube.api.workloads import (
     PodDisruptionBudget,
     ReplicaSet,
@@ -246,7 +246,7 @@ def _topologies(group: str, field: str, versions: tuple[str, ...]) -> ObjectKind
     return ObjectKind(
         group=group,
         version=versions[0],
-        versions=versions,
+        versions=versions if len(versions) > 1 else (),
         plural="topologies",
         field=field,
         object_type=Topology,
@@ -262,5 +262,14 @@ POD_GROUP_KINDS: Final = (
     _groups("scheduling.volcano.sh", "v1beta1", "volcano_groups", MemberGroup),
     _topologies("kueue.x-k8s.io", "topologies", ("v1beta2", "v1beta1", "v1alpha1")),
     _topologies("kai.scheduler", "kai_topologies", ("v1alpha1",)),
+    ObjectKind(
+        group="topology.volcano.sh",
+        version="v1alpha1",
+        plural="hypernodes",
+        field="hyper_nodes",
+        object_type=HyperNode,
+        event=EventKind.OTHER,
+        optional=True,
+    ),
 )
 """Groups of pods that run together, and levels of the network; only a scheduler watches them."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         StorageClass,
         VolumeAttachment,
     )
-    from numakube.api.topology_objects import Topology
+    from numakube.api.topology_objects import HyperNode, Topology
     from numakube.api.workloads import (
         PodDisruptionBudget,
         ReplicaSet,
@@ -170,6 +170,7 @@ class ClusterObjects:
         attachments: also by node.
         services: also by namespace.
         topologies: what Kueue knows of levels of the network; KAI has its own.
+        hyper_nodes: domains of the network as Volcano has them, by tier.
         devices: by name of the node, where Koordinator's or another agent publishes them.
     """
 
@@ -196,3 +197,4 @@ class ClusterObjects:
     volcano_groups: dict[str, MemberGroup] = field(default_factory=dict)
     topologies: dict[str, Topology] = field(default_factory=dict)
     kai_topologies: dict[str, Topology] = field(default_factory=dict)
+    hyper_nodes: Followed[HyperNode] = field(default_factory=Followed)

@@ -31,12 +31,15 @@ _OWN_KEYS: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
         "batch.kubernetes.io/job-completion-index",
+        "kueue.x-k8s.io/pod-group-pod-index",
+        "leaderworkerset.sigs.k8s.io/worker-index",
         FORESEEN,
         HOLD,
         "statefulset.kubernetes.io/pod-name",
+        "training.kubeflow.org/replica-index",
     }
 )
-"""Labels and annotations by which StatefulSets, indexed Jobs and holds tell pods apart."""
+"""Labels and annotations by which owners of pods, and holds, tell pods apart."""
 
 _OF_ONE_POD: Final = frozenset({HOLD, FORESEEN})
 """Annotations that say nothing about what a pod needs."""

@@ -86,11 +86,20 @@ class PodGroup(Wire, frozen=True):
         )
 
 
+class NetworkTopology(Wire, frozen=True):
+    """Volcano: in which tier of HyperNodes all pods are to be, or should be."""
+
+    mode: str = "hard"
+    highest_tier_allowed: int | None = None
+    highest_tier_name: str = ""
+
+
 class MemberGroupSpec(Wire, frozen=True):
     """What a group of coscheduling or Volcano asks for."""
 
     min_member: int = 1
     schedule_timeout_seconds: int | None = None
+    network_topology: NetworkTopology | None = None
 
 
 class MemberGroup(Wire, frozen=True):
