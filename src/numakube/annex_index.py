@@ -71,11 +71,29 @@ ANNEXES: Final = (
                 extra="dra-driver",
                 on_every_node=True,
             ),
+            ProgramEntry(
+                name="claim-writer",
+                summary="Write claims into new pods, for what they ask for.",
+                port=2116,
+            ),
+        ),
+        commands=(
+            Added(
+                name="claim",
+                summary="Write claims into pods, so that a DRA driver aligns them.",
+                section="Deploy",
+            ),
         ),
         manifests=(
             Added(
                 name="dra",
                 summary="The DRA driver on every node. CPUs and memory of nodes come by claim.",
+                on_request=True,
+                uses_reports=False,
+            ),
+            Added(
+                name="claims",
+                summary="Writes claims into pods that ask for it. Needs the Secret numakube-claim-writer-tls.",
                 on_request=True,
                 uses_reports=False,
             ),
@@ -89,6 +107,8 @@ ANNEXES: Final = (
         examples=MappingProxyType(
             {
                 "run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),
+                "run claim-writer": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
+                "claim": ("-f pod.yaml | kubectl apply -f -", "-f pod.yaml --class numa-cpus"),
             }
         ),
     ),

@@ -95,6 +95,15 @@ class World:
 
         await until(found, lambda seen: seen == cpus)
 
+    async def cpus_of(self, name: str) -> dict[str, str]:
+        """Return the CPUs of each container of a pod."""
+        kubelet = self.cluster.pool.kubelet(NODE)
+        assert kubelet.cgroups is not None
+        pod = await self.cluster.client.get(PODS, name, namespace="default")
+        tree = kubelet.cgroups.tree
+        names = [container.name for container in pod.spec.containers]
+        return {name: tree.cpus(group_of_container(pod, name)) for name in names}
+
     async def gone(self, name: str) -> None:
         """Delete a pod, and wait until it and its claims are gone."""
         await self.cluster.client.delete(PODS, name, namespace="default")

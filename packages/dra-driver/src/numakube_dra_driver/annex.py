@@ -9,6 +9,7 @@ from numakube.annexes import Added, Annex
 from numakube.programs import ProgramEntry
 
 PORT: Final = 2115
+WRITER_PORT: Final = 2116
 CORES: Final = "cores"
 CPUS: Final = "cpus"
 """How many CPUs claims get at a time: whole cores, or single ones."""
@@ -27,6 +28,18 @@ ANNEX: Final = Annex(
             extra="dra-driver",
             on_every_node=True,
         ),
+        ProgramEntry(
+            name="claim-writer",
+            summary="Write claims into new pods, for what they ask for.",
+            port=WRITER_PORT,
+        ),
+    ),
+    commands=(
+        Added(
+            name="claim",
+            summary="Write claims into pods, so that a DRA driver aligns them.",
+            section="Deploy",
+        ),
     ),
     manifests=(
         Added(
@@ -35,9 +48,20 @@ ANNEX: Final = Annex(
             on_request=True,
             uses_reports=False,
         ),
+        Added(
+            name="claims",
+            summary="Writes claims into pods that ask for it. Needs the Secret"
+            " numakube-claim-writer-tls.",
+            on_request=True,
+            uses_reports=False,
+        ),
     ),
     node_groups=(Added(name="dra", summary="The DRA driver on these nodes."),),
     examples=MappingProxyType(
-        {"run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus")}
+        {
+            "run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),
+            "run claim-writer": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
+            "claim": ("-f pod.yaml | kubectl apply -f -", "-f pod.yaml --class numa-cpus"),
+        }
     ),
 )

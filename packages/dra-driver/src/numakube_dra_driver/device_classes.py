@@ -52,6 +52,8 @@ CLASSES: Final = (
     _hugepages("2Mi"),
     _hugepages("1Gi"),
 )
+CAPACITIES: Final = {one.name: one.capacity for one in CLASSES}
+"""What claims take an amount of, by class; of other classes they take devices."""
 
 
 def class_documents() -> list[dict[str, Any]]:

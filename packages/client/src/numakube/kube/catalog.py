@@ -134,6 +134,12 @@ VALIDATING_ADMISSION_POLICY_BINDINGS = _document(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+MUTATING_WEBHOOK_CONFIGURATIONS = _document(
+    "admissionregistration.k8s.io",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
 VALIDATING_WEBHOOK_CONFIGURATIONS = _document(
     "admissionregistration.k8s.io",
     "validatingwebhookconfigurations",
@@ -180,6 +186,7 @@ _DOCUMENTS = (
     CUSTOM_RESOURCE_DEFINITIONS,
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
     NETWORK_POLICIES,
     SECURITY_CONTEXT_CONSTRAINTS,

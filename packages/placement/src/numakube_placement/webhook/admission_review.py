@@ -29,6 +29,7 @@ class AdmissionRequest(Wire, frozen=True):
 
     uid: str
     operation: str = ""
+    namespace: str = ""
     sub_resource: str = ""
     object: dict[str, Any] | None = None
     old_object: dict[str, Any] | None = None
@@ -60,12 +61,18 @@ class RefusalStatus(Wire, frozen=True):
 
 
 class AdmissionResponse(Wire, frozen=True):
-    """The answer; warnings are shown to the client that sent the object."""
+    """The answer; warnings are shown to the client that sent the object.
+
+    Attributes:
+        patch: operations in base64, of the form that ``patch_type`` says.
+    """
 
     uid: str
     allowed: bool
     status: RefusalStatus | None = None
     warnings: tuple[str, ...] = ()
+    patch: str = ""
+    patch_type: str = ""
 
 
 class AdmissionReview(Wire, frozen=True):

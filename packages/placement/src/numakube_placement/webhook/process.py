@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
+    from numakube.kube.resource_types import Document, Resource
     from numakube_placement.webhook.admission_review import AdmissionRequest, AdmissionResponse
     from numakube_placement.webhook.settings import WebhookSettings
 
@@ -164,7 +165,16 @@ class Registration:
         trouble: why API servers do not know it; empty if they do.
     """
 
-    def __init__(self, client: Client, name: str, authority: Path, *, definition: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        authority: Path,
+        *,
+        definition: str = "",
+        kind: Resource[Document] = VALIDATING_WEBHOOK_CONFIGURATIONS,
+    ) -> None:
+        self._kind = kind
         self._client = client
         self._name = name
         self._definition = definition
@@ -186,7 +196,7 @@ class Registration:
             self.trouble = ""
 
     async def _write(self, bundle: str) -> None:
-        resource = VALIDATING_WEBHOOK_CONFIGURATIONS
+        resource = self._kind
         configuration = await self._client.get(resource, self._name)
         operations: list[dict[str, Any]] = []
         for index, hook in enumerate(configuration.get("webhooks") or ()):
