@@ -62,7 +62,7 @@ ANNEXES: Final = (
         summary="A DRA driver that offers CPUs and memory by NUMA node, and makes claims true.",
         extra="dra-driver",
         follows="Kubernetes 1.34 to 1.37",
-        pages=("reference/dra-driver.md",),
+        pages=("how-to/have-claims-written.md", "reference/dra-driver.md"),
         programs=(
             ProgramEntry(
                 name="dra-driver",

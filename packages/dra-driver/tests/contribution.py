@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from numakube_dra_driver.claims.process import ClaimWriterMetrics
 from numakube_dra_driver.manifest import DraManifest
 from numakube_dra_driver.metrics import DraMetrics
 
-MODULE_CEILINGS = {"dra-driver": 146}
-METRICS = {"dra-driver": DraMetrics}
-METRIC_TITLES = {"dra-driver": "DRA driver"}
+MODULE_CEILINGS = {"dra-driver": 160, "claim-writer": 160}
+METRICS = {"dra-driver": DraMetrics, "claim-writer": ClaimWriterMetrics}
+METRIC_TITLES = {"dra-driver": "DRA driver", "claim-writer": "Claim writer"}
 FLAVOURS = {"dra pool": lambda: DraManifest(name="pool", account="drivers").objects()}
 AS_ROOT = {
     "dra": "control groups and the kubelet's sockets",

@@ -161,7 +161,7 @@ async def test_the_label_of_a_namespace_does_so_too_and_pods_that_are_alike_shar
                 plain(name, container(cpu="2", memory="64Mi")), "/claims/single-numa-node"
             )
         await world.runs_on("a", "1,9")
-        await world.runs_on("b", "2,10")
+        await until(lambda: world.cpus_of("b"), lambda cpus: cpus["app"] not in ("", "1,9"))
         assert len((await world.cluster.client.list(RESOURCE_CLAIM_TEMPLATES)).items) == 1
 
 
@@ -176,14 +176,8 @@ async def test_each_container_has_its_own_cpus_and_init_containers_those_of_one_
             init=(container("load", cpu="2", memory="64Mi"),),
         )
         await admission.create(tree)
-        client = world.cluster.client
-
-        async def running() -> str:
-            found = await client.get(PODS, "a", namespace="default")
-            return found.status.phase if found.status is not None else ""
-
-        await until(running, lambda phase: phase == "Running")
-        assert await world.cpus_of("a") == {"app": "4-5,12-13", "db": "6,14"}
+        own = {"app": "1-2,9-10", "db": "3,11"}
+        await until(lambda: world.cpus_of("a"), lambda cpus: cpus == own)
 
 
 async def test_a_dry_run_is_answered_and_leaves_nothing_behind(tmp_path: Path) -> None:

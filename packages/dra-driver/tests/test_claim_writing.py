@@ -304,7 +304,7 @@ def test_requests_come_together_where_containers_can_name_one_alone() -> None:
         assert "config" not in found.template["spec"]["spec"]["devices"]
 
 
-BURSTABLE = {"name": "app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
+BURSTABLE = {"name": "app", "image": "i", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
 
 
 def annotated(**annotations: str) -> Any:

@@ -100,6 +100,8 @@ class World:
         kubelet = self.cluster.pool.kubelet(NODE)
         assert kubelet.cgroups is not None
         pod = await self.cluster.client.get(PODS, name, namespace="default")
+        if pod.status is None or pod.status.phase != "Running":
+            return {container.name: "" for container in pod.spec.containers}
         tree = kubelet.cgroups.tree
         names = [container.name for container in pod.spec.containers]
         return {name: tree.cpus(group_of_container(pod, name)) for name in names}
