@@ -194,6 +194,59 @@ PLACEMENT: Final = (
     ),
 )
 
+MEASURED: Final = (
+    Alert(
+        name="NumakubeMemoryElsewhere",
+        severity="warning",
+        expression="numakube_measured_pod_local_memory_ratio < 0.8",
+        lasts="30m",
+        summary="A pod's memory is not where it was promised",
+        description=(
+            "Only {{ $value | humanizePercentage }} of the memory of {{ $labels.pod_namespace }}/"
+            "{{ $labels.pod_name }} on {{ $labels.node }} is in its zones."
+        ),
+    ),
+    Alert(
+        name="NumakubeGuestsFillZone",
+        severity="warning",
+        expression=(
+            "numakube_measured_zone_memory_available_bytes < 0.1 * "
+            "(numakube_measured_zone_memory_available_bytes"
+            " + numakube_measured_zone_guest_memory_bytes)"
+        ),
+        lasts="30m",
+        summary="A zone's memory is used up by pods that were given none of it",
+        description=(
+            "{{ $labels.zone }} of {{ $labels.node }} has {{ $value | humanize1024 }}B left, and"
+            " nine times as much is used by pods without a place there: memory that the kubelet"
+            " promises may have to come from elsewhere."
+        ),
+    ),
+    Alert(
+        name="NumakubeCpusDisturbed",
+        severity="warning",
+        expression="numakube_measured_pod_others_cpu_ratio > 0.1",
+        lasts="15m",
+        summary="Others run on the CPUs that a pod has for itself",
+        description=(
+            "{{ $value | humanizePercentage }} of the time of the CPUs of {{"
+            " $labels.pod_namespace }}/{{ $labels.pod_name }} on {{ $labels.node }} is spent by"
+            " others."
+        ),
+    ),
+    Alert(
+        name="NumakubeFarInterrupts",
+        severity="info",
+        expression="numakube_measured_pod_far_interrupts > 0",
+        lasts="1h",
+        summary="Interrupts of a pod's devices are taken in another zone",
+        description=(
+            "{{ $value }} interrupts of devices of {{ $labels.pod_namespace }}/{{ $labels.pod_name"
+            " }} on {{ $labels.node }} are taken in another zone."
+        ),
+    ),
+)
+
 SCHEDULING: Final = (
     Alert(
         name="NumakubeNoLeader",
@@ -304,6 +357,7 @@ ENFORCING: Final = (
 GROUPS: Final = {
     "numakube-reports": EXPORTER,
     "numakube-placement": PLACEMENT,
+    "numakube-measured": MEASURED,
     "numakube-scheduling": SCHEDULING,
     "numakube-enforcing": ENFORCING,
 }

@@ -484,7 +484,60 @@ CLAIMS: Final = Row(
     ),
 )
 
-ROWS: Final = (OVERVIEW, ZONES, SCHEDULING, CLAIMS, FRESHNESS, EXPORTERS, EXTENDER)
+_ON_NODES: Final = 'node=~"$node"'
+
+MEASURED: Final = Row(
+    "Measured, beside what was promised",
+    (
+        Panel(
+            title="Pods with the most memory elsewhere",
+            series=(
+                Series(
+                    f"topk(10, 1 - numakube_measured_pod_local_memory_ratio{{{_ON_NODES}}})",
+                    "{{pod_namespace}}/{{pod_name}}",
+                ),
+            ),
+            about=(
+                "Share of their memory that is not in the zones they were promised; only of pods"
+                " that were promised any. Exporters measure if they are deployed with --measure."
+            ),
+            unit="percentunit",
+        ),
+        Panel(
+            title="Memory of zones that programs can have",
+            series=(
+                Series(
+                    f"min by (zone) (numakube_measured_zone_memory_available_bytes{{{_ON_NODES}}})",
+                    "{{zone}}, on the node that has least",
+                ),
+                Series(
+                    f"topk(10, numakube_measured_zone_guest_memory_bytes{{{_ON_NODES}}})",
+                    "{{node}} {{zone}}, used by pods without a place there",
+                ),
+            ),
+            about="What is left where it is least, and what pods without a place there use.",
+            unit="bytes",
+        ),
+        Panel(
+            title="Disturbed CPUs",
+            series=tuple(
+                Series(
+                    f"topk(5, numakube_measured_pod_{name}{{{_ON_NODES}}})",
+                    f"{{{{pod_namespace}}}}/{{{{pod_name}}}}: {words}",
+                )
+                for name, words in (
+                    ("others_cpu_ratio", "others"),
+                    ("stolen_cpu_ratio", "hypervisor"),
+                    ("throttled_ratio", "throttled"),
+                )
+            ),
+            about="Share of the time of CPUs that pods have for themselves.",
+            unit="percentunit",
+        ),
+    ),
+)
+
+ROWS: Final = (OVERVIEW, ZONES, SCHEDULING, CLAIMS, MEASURED, FRESHNESS, EXPORTERS, EXTENDER)
 NODE_QUERY: Final = "label_values(numakube_zone_available, node)"
 RESOURCE_QUERY: Final = "label_values(numakube_zone_available, resource)"
 

@@ -186,6 +186,19 @@ ANNEXES: Final = (
         ),
     ),
     Annex(
+        name="measured",
+        summary="What pods and NUMA nodes really use, measured, beside what was promised.",
+        extra="measured",
+        follows="Linux 6.12: control groups, sysfs, procfs, resctrl",
+        pages=("reference/measured.md",),
+        report_annotations=(
+            Added(
+                name="measured",
+                summary="Where memory, threads and interrupts of pods really are.",
+            ),
+        ),
+    ),
+    Annex(
         name="pages",
         summary="Web pages that show a cluster by NUMA zone, and maps of nodes as SVG and PNG.",
         extra="pages",

@@ -25,6 +25,7 @@ CONTRACTS = {
     "numakube_planning": "planning-layers",
     "numakube_tracing": "tracing-layers",
     "numakube_levels": "levels-layers",
+    "numakube_measured": "measured-layers",
     "kube_lab_server": "lab-server-layers",
     "numakube_placement": "placement-layers",
 }

@@ -84,11 +84,13 @@ def test_the_page_has_every_metric_and_nothing_else() -> None:
 
 
 def test_names_and_labels_follow_the_conventions() -> None:
-    """Counters end in ``_total``, nothing is labelled with a pod, and all have a meaning."""
+    """Counters end in ``_total``, all have a meaning, and only what has bounds names pods."""
     for metric in exported():
         assert metric.meaning, metric.name
         assert (metric.type == "counter") == metric.name.endswith("_total"), metric.name
         assert not {"pod", "namespace", "uid", "container"} & set(metric.labels), metric.name
+        names_pods = "pod_name" in metric.labels
+        assert names_pods is metric.name.startswith("numakube_measured_pod_"), metric.name
 
 
 async def test_real_processes_export_what_is_on_the_page() -> None:

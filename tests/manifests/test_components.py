@@ -65,6 +65,21 @@ def test_exporters_tell_what_koordlet_tells_only_if_asked() -> None:
         assert ("--koordinator" in container["args"]) is asked
 
 
+def test_only_exporters_that_measure_read_the_hosts_processes() -> None:
+    """They are not in its namespace of processes: root there could end any of them."""
+    for asked in (False, True):
+        objects = objects_of(["exporter"], Choices(measure=asked))
+        (exporters,) = (item for item in objects if item["kind"] == "DaemonSet")
+        spec = exporters["spec"]["template"]["spec"]
+        (container,) = spec["containers"]
+        assert "hostPID" not in spec
+        assert {"--measure", "--procfs=/host-proc"}.issubset(container["args"]) is asked
+        mounts = [one for one in container["volumeMounts"] if one["name"] == "host-proc"]
+        assert mounts == (
+            [{"name": "host-proc", "mountPath": "/host-proc", "readOnly": True}] if asked else []
+        )
+
+
 @pytest.mark.parametrize(("asked", "found"), [("", []), ("5m", ["--max-silence=5m"])])
 def test_exporters_report_only_surprises_only_if_asked(asked: str, found: list[str]) -> None:
     """Others may read their reports."""

@@ -38,7 +38,9 @@ def _flavours() -> Iterator[tuple[str, Documents]]:
     for name, objects in rows("FLAVOURS").items():
         yield name, objects()
     for openshift in (False, True):
-        pools = (PoolExporter(name="p", notified=True, koordinator=True, paused=True),)
+        pools = (
+            PoolExporter(name="p", notified=True, koordinator=True, measure=True, paused=True),
+        )
         exporters = PoolExporters(namespace="n", image="i", openshift=openshift, pools=pools)
         yield f"operator exporter{' openshift' if openshift else ''}", exporters.objects()
     for guaranteed in (False, True):

@@ -47,7 +47,7 @@ def scan(*pods: Pod, node: Mapping[str, str] | None = None) -> NodeInputs:
     admit(kubelet, pinned)
     read = inputs_of(kubelet, {"pinned": pinned})
     known = KoordinatorInputs(pods=(pinned, *pods), node=node or {})
-    return replace(read, koordinator=known)
+    return replace(read, annotations=(known,))
 
 
 def bound(uid: str, cpuset: str, qos: str) -> Pod:
@@ -84,7 +84,7 @@ def pools(read: NodeInputs, key: str = keys.CPU_SHARED_POOLS) -> list[tuple[int,
 
 def test_nothing_is_told_unless_asked() -> None:
     """Without the option the report is what it was."""
-    assert told(replace(scan(), koordinator=None)) == {}
+    assert told(replace(scan(), annotations=())) == {}
 
 
 def test_cpus_and_the_kubelets_manager_are_described() -> None:
@@ -128,7 +128,7 @@ def test_what_the_kubelet_has_given_out_is_listed_and_in_no_pool() -> None:
 def test_nothing_given_out_is_null() -> None:
     """As koordlet writes it."""
     kubelet = start(MACHINE, KubeletSettings())
-    read = replace(inputs_of(kubelet, {}), koordinator=KoordinatorInputs())
+    read = replace(inputs_of(kubelet, {}), annotations=(KoordinatorInputs(),))
     assert published(read).metadata.annotations[keys.POD_CPU_ALLOCS] == "null"
     assert told(read)[keys.CPU_MANAGER_POLICY] == {"policy": "none"}
 
@@ -239,8 +239,9 @@ async def test_annotations_of_others_stay_unless_the_option_is_on(
 def test_what_a_pod_holds_that_the_api_does_not_know_is_listed_too() -> None:
     """By its uid; its name will come."""
     read = scan()
-    assert isinstance(read.koordinator, KoordinatorInputs)
-    unknown = replace(read, koordinator=replace(read.koordinator, pods=()))
+    (known,) = read.annotations
+    assert isinstance(known, KoordinatorInputs)
+    unknown = replace(read, annotations=(replace(known, pods=()),))
     assert told(unknown)[keys.POD_CPU_ALLOCS] == [
         {"uid": "pinned", "cpuset": "1,5", "managedByKubelet": True}
     ]

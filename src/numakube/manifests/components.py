@@ -46,6 +46,7 @@ class Choices:
         updater: who fills the topologies.
         period: how often an updater looks; empty for its own default.
         koordinator: whether our exporter also publishes what koordlet does.
+        measure: whether our exporter also measures what is really used.
         max_silence: how long our exporter may keep to itself what was foreseen; empty: it does not.
         tls: whether calls to the extender are encrypted, with a Secret that you provide.
         nrt_v1beta1: whether the definition of NodeResourceTopology has the proposed version, which
@@ -64,6 +65,7 @@ class Choices:
     fingerprint: bool = True
     pull_policy: str = "IfNotPresent"
     koordinator: bool = False
+    measure: bool = False
     max_silence: str = ""
     tls: bool = True
     configuration: dict[str, Any] | None = None
@@ -179,6 +181,7 @@ def _exporter(choices: Choices) -> list[dict[str, Any]]:
         period=choices.period or "1m",
         fingerprint="with-exclusive-resources" if choices.fingerprint else None,
         koordinator=choices.koordinator,
+        measure=choices.measure,
         max_silence=choices.max_silence,
         configuration=choices.exporter_configuration,
     ).objects()

@@ -92,6 +92,8 @@ class PoolExporter:
         notified: whether touching a file on the host makes it look.
         paused: whether it writes nothing.
         koordinator: whether it also writes what koordlet does.
+        measure: whether it also measures what is really used, for which it reads the host's
+            ``/proc``.
         max_silence: how long it keeps to itself what was foreseen; empty for not at all.
         tolerations: taints to tolerate.
     """
@@ -105,6 +107,7 @@ class PoolExporter:
     notified: bool = False
     paused: bool = False
     koordinator: bool = False
+    measure: bool = False
     max_silence: str = ""
     tolerations: tuple[Mapping[str, Any], ...] = ()
 
@@ -300,6 +303,7 @@ class PoolExporters:
             *(["--no-publish"] if pool.paused else []),
             *_fingerprint(pool.fingerprint),
             *(["--koordinator"] if pool.koordinator else []),
+            *(["--measure", "--procfs=/host-proc"] if pool.measure else []),
             *([f"--max-silence={pool.max_silence}"] if pool.max_silence else []),
             f"--metrics-mode={'httptls' if tls else 'http'}",
             "--metrics-ip=0.0.0.0",
@@ -318,6 +322,7 @@ class PoolExporters:
             _Volume("host-sys", "/host-sys", _host("/sys"), read_only=True),
             _Volume("host-podresources", "/host-podresources", _host(f"{KUBELET}/pod-resources")),
             *([_NOTIFICATION] if pool.notified else []),
+            *([_PROC] if pool.measure else []),
             _Volume(
                 "rte-config-volume",
                 "/etc/resource-topology-exporter",
@@ -357,6 +362,8 @@ _STATUS: Final = "/run/pfpstatus"
 _NOTIFICATION: Final = _Volume(
     "host-run-rte", "/host-run-rte", _host("/run/rte", "DirectoryOrCreate")
 )
+# A container's own has its own processes only, and lacks files such as those about interrupts.
+_PROC: Final = _Volume("host-proc", "/host-proc", _host("/proc"), read_only=True)
 _STATUS_VOLUME: Final = _Volume(
     "run-pfpstatus", _STATUS, {"emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}}
 )
@@ -424,6 +431,7 @@ class ExporterManifest:
         period: how often an exporter looks even if nothing seems to have changed.
         fingerprint: the method of the pods' fingerprint; ``None`` for none.
         koordinator: whether they also write what koordlet does.
+        measure: whether they also measure what is really used.
         max_silence: how long they keep to themselves what was foreseen; empty for not at all.
         configuration: a file of settings besides those that the flags set; empty for none.
     """
@@ -434,6 +442,7 @@ class ExporterManifest:
     period: str = "1m"
     fingerprint: str | None = "with-exclusive-resources"
     koordinator: bool = False
+    measure: bool = False
     max_silence: str = ""
     configuration: str = ""
 
@@ -465,6 +474,7 @@ class ExporterManifest:
             period=self.period,
             fingerprint=self.fingerprint,
             koordinator=self.koordinator,
+            measure=self.measure,
             max_silence=self.max_silence,
             tolerations=({"operator": "Exists"},),
         )

@@ -199,4 +199,4 @@ def test_what_is_said_by_hand_reaches_the_reader(
     assert (reader.version is not None) == told
     assert (reader.connections is not None) == told
     assert isinstance(reader.pods, NoPods)
-    assert reader.koordinator is None
+    assert reader.annotations == ()

@@ -42,7 +42,7 @@ from numakube_placement.koordinator.pod_wish import BE, LSE, qos_of
 from numakube_placement.koordinator.read_cpus import kept_by_owner, layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numakube.api.pod import Pod
@@ -88,17 +88,31 @@ class KoordinatorInputs:
         return {} if machine is None else _annotations(self, inputs, layout_of(machine), problems)
 
 
+class KoordinatorReader:
+    """Reads the node's pods and annotations; its make is read once."""
+
+    def __init__(self, sources: NodeSources) -> None:
+        self._sources = sources
+        self._cpu_info = read_cpu_info(sources.sysfs, sources.proc)
+
+    def read(self) -> KoordinatorInputs:
+        """Return what the annotations are made of."""
+        return KoordinatorInputs(
+            pods=self._sources.pods(), node=self._sources.node(), cpu_info=self._cpu_info
+        )
+
+    async def run(self) -> None:
+        """Return at once: everything is read with the scans."""
+
+
 class KoordletAnnotations:
     """What the exporter finds by its entry point."""
 
     written = WRITTEN
 
-    def reader(self, sources: NodeSources) -> Callable[[], KoordinatorInputs]:
-        """Return what reads the node's pods and annotations; its make is read once."""
-        cpu_info = read_cpu_info(sources.sysfs, sources.proc)
-        return lambda: KoordinatorInputs(
-            pods=sources.pods(), node=sources.node(), cpu_info=cpu_info
-        )
+    def reader(self, sources: NodeSources) -> KoordinatorReader:
+        """Return what reads the node's pods and annotations."""
+        return KoordinatorReader(sources)
 
 
 def _annotations(

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.apps.exporter.kubelet_config_sources import ConfigSource
     from numakube.apps.exporter.metrics import ExporterMetrics
-    from numakube.apps.exporter.report_annotations import AnnotationInputs
+    from numakube.apps.exporter.report_annotations import AnnotationInputs, AnnotationReader
     from numakube.node.podresources_client import PodResources
 
 
@@ -114,7 +114,7 @@ class NodeInputs:
         pods: its answer to List, in its order, without pods that are being admitted.
         uids: the uids of listed pods, as far as they are known.
         terminal: listed pods that are done: they neither count nor are fingerprinted.
-        koordinator: what koordlet's annotations need besides; ``None`` if they are not wanted.
+        annotations: what further annotations are made of, those that are wanted.
         connected: how the devices are connected, as far as that is known.
     """
 
@@ -125,7 +125,7 @@ class NodeInputs:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     uids: Mapping[PodName, str] = field(default_factory=lambda: MappingProxyType({}))
     terminal: frozenset[PodName] = frozenset()
-    koordinator: AnnotationInputs | None = None
+    annotations: tuple[AnnotationInputs, ...] = ()
     connected: Connected = UNKNOWN
 
 
@@ -226,7 +226,7 @@ class NodeReader:
         exclude_terminal: leave out pods that are done.
         refresh: ask for allocatable resources every time.
         metrics: counts failures.
-        koordinator: reads what koordlet's annotations need, if they are wanted.
+        annotations: read what further annotations are made of, those that are wanted.
         connections: tells how the devices with given ids are connected, if that is wanted.
     """
 
@@ -242,7 +242,7 @@ class NodeReader:
     exclude_terminal: bool = True
     refresh: bool = True
     metrics: ExporterMetrics | None = None
-    koordinator: Callable[[], AnnotationInputs] | None = None
+    annotations: tuple[AnnotationReader, ...] = ()
     connections: Callable[[frozenset[str]], Awaitable[Connected]] | None = None
     _allocatable: AllocatableResources | None = None
     # The process that was asked last, and whether it has been seen to have all its pods.
@@ -280,7 +280,7 @@ class NodeReader:
             checkpoints=without_dropped_devices(checkpoints, known),
             uids=uids,
             terminal=self.pods.terminal() if self.exclude_terminal else frozenset(),
-            koordinator=self.koordinator() if self.koordinator is not None else None,
+            annotations=tuple(reader.read() for reader in self.annotations),
             connected=await self._connected(answers),
         )
 

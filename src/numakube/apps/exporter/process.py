@@ -13,6 +13,7 @@ import contextlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -54,8 +55,10 @@ from numakube.node.pci.device_links import DevicePaths
 from numakube.node.podresources_client import FakePodResources, PodResourcesClient
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
+
+    from prometheus_client import CollectorRegistry
 
     from numakube.api.nrt import NodeResourceTopology
     from numakube.apps.exporter.exporter_config_file import ExporterOptions
@@ -63,7 +66,7 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.node_scan import CheckpointSource, PodResourcesReader
     from numakube.apps.exporter.nrt_writer import Publisher
     from numakube.apps.exporter.report import Report
-    from numakube.apps.exporter.report_annotations import AnnotationInputs, ReportAnnotations
+    from numakube.apps.exporter.report_annotations import AnnotationReader, ReportAnnotations
     from numakube.apps.exporter.settings import ExporterSettings, ReadingSettings
     from numakube.apps.exporter.surprises import Silence
     from numakube.apps.host.process_life import Surroundings
@@ -87,6 +90,7 @@ def make_reader(
     node: NodeObject | None = None,
     pods: WatchedPods | None = None,
     metrics: ExporterMetrics | None = None,
+    annotations: tuple[AnnotationReader, ...] = (),
 ) -> NodeReader:
     """Return what reads the node, with what the cluster knows of it if there is one.
 
@@ -111,9 +115,7 @@ def make_reader(
         exclude_terminal=content.exclude_terminal_pods,
         refresh=content.refresh,
         metrics=metrics,
-        koordinator=make_koordinator_source(settings, around, node, pods)
-        if content.koordinator
-        else None,
+        annotations=annotations,
         connections=make_connections(reading, around) if content.exact else None,
     )
 
@@ -232,43 +234,62 @@ def make_publisher(settings: ExporterSettings, client: Client, node: NodeObject)
         resync=publishing.resync,
         timing_period=settings.waking.period if publishing.expose_timing else None,
         max_silence=publishing.max_silence,
-        ours=_koordinator().written if settings.content.koordinator else frozenset(),
+        ours=frozenset(
+            key for added in _wanted_annotations(settings).values() for key in added.written
+        ),
     )
 
 
-def _koordinator() -> ReportAnnotations:
-    """Return what writes koordlet's annotations.
+def _wanted_annotations(settings: ExporterSettings) -> Mapping[str, ReportAnnotations]:
+    """Return what writes further annotations, by the name of its entry point.
 
     Raises:
         ConfigError: its annex is not installed.
     """
+    content = settings.content
+    flags = {
+        "koordinator": "--koordinator" if content.koordinator else "",
+        "measured": "--measure" if content.measure else "",
+    }
+    wanted = {name: flag for name, flag in flags.items() if flag}
+    if not wanted:
+        return {}
     # Most exporters do without, and without the memory.
     from numakube.annexes import Group, added_to, load, points
 
-    if "koordinator" not in points(Group.REPORT_ANNOTATIONS):
-        extra = added_to(Group.REPORT_ANNOTATIONS)["koordinator"].extra
-        raise ConfigError(f"--koordinator: pip install 'numakube[{extra}]' brings what it needs")
-    annotations: ReportAnnotations = load(Group.REPORT_ANNOTATIONS, "koordinator")
-    return annotations
+    for name, flag in wanted.items():
+        if name not in points(Group.REPORT_ANNOTATIONS):
+            extra = added_to(Group.REPORT_ANNOTATIONS)[name].extra
+            raise ConfigError(f"{flag}: pip install 'numakube[{extra}]' brings what it needs")
+    return {name: load(Group.REPORT_ANNOTATIONS, name) for name in wanted}
 
 
-def make_koordinator_source(
+def make_annotations(
     settings: ExporterSettings,
     around: Surroundings,
+    *,
+    node_name: str,
     node: NodeObject | None = None,
     pods: WatchedPods | None = None,
-) -> Callable[[], AnnotationInputs]:
-    """Return what reads what koordlet's annotations need; without a cluster that is little."""
+    client: Client | None = None,
+    registry: CollectorRegistry | None = None,
+    wake: Callable[[], None] = lambda: None,
+) -> tuple[AnnotationReader, ...]:
+    """Return what reads that of which further annotations are made; without a cluster, little."""
     from numakube.apps.exporter.report_annotations import NodeSources
 
-    return _koordinator().reader(
-        NodeSources(
-            sysfs=around.locate(settings.reading.sysfs),
-            proc=around.locate("/proc"),
-            pods=lambda: () if pods is None else pods.objects(),
-            node=lambda: {} if node is None else node.annotations,
-        )
+    sources = NodeSources(
+        sysfs=around.locate(settings.reading.sysfs),
+        proc=around.locate(settings.reading.procfs or "/proc"),
+        pods=lambda: () if pods is None else tuple(pods.objects()),
+        node=lambda: {} if node is None else node.annotations,
+        node_name=node_name,
+        clock=around.clock,
+        rng=Random() if client is None else client.rng,  # noqa: S311 (samples need no secrecy)
+        registry=registry,
+        wake=wake,
     )
+    return tuple(added.reader(sources) for added in _wanted_annotations(settings).values())
 
 
 def make_own_pod(settings: ExporterSettings, client: Client) -> OwnPod | None:
@@ -365,7 +386,17 @@ async def _one_look(
         watch = asyncio.create_task(pods.run())
         stack.callback(watch.cancel)
         await _known(pods, around)
-    return make_reader(options, around, client=client, node=node, pods=pods)
+    annotations = make_annotations(
+        options.settings,
+        around,
+        node_name=options.node_name,
+        node=node,
+        pods=pods,
+        client=client,
+    )
+    return make_reader(
+        options, around, client=client, node=node, pods=pods, annotations=annotations
+    )
 
 
 async def _known(pods: WatchedPods, around: Surroundings) -> None:
@@ -448,6 +479,16 @@ class ExporterProcess:
         self._node = NodeObject(client, options.node_name)
         self._client = client
         self._pods = self._watched(client)
+        self._annotations = make_annotations(
+            settings,
+            around,
+            node_name=options.node_name,
+            node=self._node,
+            pods=self._pods,
+            client=client,
+            registry=self._registry,
+            wake=lambda: self._wakeups.note(Trigger.ANNOTATION),
+        )
         self.exporter = Exporter(
             source=make_reader(
                 options,
@@ -456,6 +497,7 @@ class ExporterProcess:
                 node=self._node,
                 pods=self._pods,
                 metrics=self._metrics,
+                annotations=self._annotations,
             ),
             publisher=make_publisher(settings, client, self._node),
             wakeups=self._wakeups,
@@ -470,7 +512,8 @@ class ExporterProcess:
 
     def _watched(self, client: Client) -> WatchedPods | None:
         settings, noted = self._options.settings, Trigger.POD
-        if not settings.reading.watch_pods and not settings.content.koordinator:
+        content = settings.content
+        if not (settings.reading.watch_pods or content.koordinator or content.measure):
             return None
         return WatchedPods(client, self._options.node_name, lambda: self._wakeups.note(noted))
 
@@ -480,10 +523,11 @@ class ExporterProcess:
         async with AsyncExitStack() as stack:
             await self._serve(stack)
             once = self._options.settings.publishing.oneshot
+            pods = () if self._pods is None else (self._pods,)
             code = await work_until(
                 stop,
                 self._once() if once else self._forever(),
-                beside=(self._watch,) if self._pods is None else (self._watch, self._pods),
+                beside=(self._watch, *pods, *self._annotations),
                 clock=self._around.clock,
                 end=self._wakeups.close,
             )

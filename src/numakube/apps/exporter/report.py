@@ -389,7 +389,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: ScanCause)
     placement = _placement(inputs, exclusive, options)
     exact = exact_report(inputs) if options.exact else None
     published = fingerprints[_method(options)] if options.fingerprint else None
-    koordinator, odd = _koordinator(inputs)
+    added, odd = _added(inputs)
     return Report(
         zones=_with_switches((_with_vector(zone, placement) for zone in table.zones), inputs),
         attributes=(
@@ -399,7 +399,7 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: ScanCause)
             *_exporter(options),
         ),
         annotations=MappingProxyType(
-            {**_annotations(cause, published, exact), **_pci(inputs), **koordinator}
+            {**_annotations(cause, published, exact), **_pci(inputs), **added}
         ),
         fingerprints=MappingProxyType(fingerprints),
         method=_method(options),
@@ -418,12 +418,13 @@ def topology_of(inputs: NodeInputs, options: ReportOptions, *, cause: ScanCause)
     )
 
 
-def _koordinator(inputs: NodeInputs) -> tuple[dict[str, str], list[str]]:
-    """Return koordlet's annotations, if they are wanted, and what could not be read for them."""
-    if inputs.koordinator is None:
-        return {}, []
+def _added(inputs: NodeInputs) -> tuple[dict[str, str], list[str]]:
+    """Return the annotations of annexes that are wanted, and what could not be read for them."""
     odd: list[str] = []
-    return inputs.koordinator.annotations(inputs, odd), odd
+    added: dict[str, str] = {}
+    for one in inputs.annotations:
+        added |= one.annotations(inputs, odd)
+    return added, odd
 
 
 def _described(pod: PodResources, inputs: NodeInputs) -> ReportedPod:

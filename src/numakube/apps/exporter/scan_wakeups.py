@@ -41,6 +41,7 @@ class Trigger(StrEnum):
     CONFIGURATION = "kubelet-configuration"
     POD = "pod"
     OBJECT = "object"
+    ANNOTATION = "annotation"
     RETRY = "retry"
     PERIOD = "period"
 

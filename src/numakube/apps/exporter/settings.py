@@ -259,6 +259,12 @@ class ContentSettings:
         key="resourceMonitor.koordinator",
         help="Also publish CPU topology and shared pools in annotations, as koordlet does.",
     )
+    measure: bool = setting(
+        "--measure/--no-measure",
+        default=False,
+        key="resourceMonitor.measure",
+        help="Also measure where memory and threads of pods really are, every 15 seconds.",
+    )
     accounting: str = setting(
         "--accounting",
         type=click.Choice([str(accounting) for accounting in Accounting]),

@@ -119,6 +119,11 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--koordinator", is_flag=True, help="Our exporter also publishes what koordlet publishes."
     )
     @click.option(
+        "--measure",
+        is_flag=True,
+        help="Our exporter also measures where memory and threads of pods really are.",
+    )
+    @click.option(
         "--max-silence",
         default="",
         metavar="DURATION",
@@ -163,6 +168,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         updater_sync_period: str,
         updater_pfp_enable: bool,
         koordinator: bool,
+        measure: bool,
         max_silence: str,
         exporter_config: str,
         pull_policy: str,
@@ -181,6 +187,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             period=updater_sync_period,
             fingerprint=updater_pfp_enable,
             koordinator=koordinator,
+            measure=measure,
             max_silence=max_silence,
             exporter_configuration=exporter_config,
             pull_policy=pull_policy,

@@ -1,0 +1,1 @@
+"""What pods and NUMA nodes really use, measured on the node, beside what the kubelet promised."""

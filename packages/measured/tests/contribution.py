@@ -1,0 +1,15 @@
+"""What tests of the whole know of measuring; see `tests.annexes.contributions`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from numakube_measured.metrics import MeasuredFigures
+
+METRICS = {"measured": partial(MeasuredFigures, "node")}
+METRIC_TITLES = {"measured": "Exporter with measuring"}
+METRIC_UNITS = {
+    "_bytes_per_second": "bytes per second",
+    "_pages_per_second": "pages per second",
+    "numakube_measured_unknown": "1",
+}
