@@ -203,7 +203,8 @@ MEASURED: Final = (
         summary="A pod's memory is not where it was promised",
         description=(
             "Only {{ $value | humanizePercentage }} of the memory of {{ $labels.pod_namespace }}/"
-            "{{ $labels.pod_name }} on {{ $labels.node }} is in its zones."
+            "{{ $labels.pod_name }} on {{ $labels.node }} is in its zones: `kubectl numa check pods"
+            " --measured`."
         ),
     ),
     Alert(
@@ -242,7 +243,7 @@ MEASURED: Final = (
         summary="Interrupts of a pod's devices are taken in another zone",
         description=(
             "{{ $value }} interrupts of devices of {{ $labels.pod_namespace }}/{{ $labels.pod_name"
-            " }} on {{ $labels.node }} are taken in another zone."
+            " }} on {{ $labels.node }}: `kubectl numa explain` says how to move them."
         ),
     ),
 )

@@ -191,11 +191,40 @@ ANNEXES: Final = (
         extra="measured",
         follows="Linux 6.12: control groups, sysfs, procfs, resctrl",
         pages=("reference/measured.md",),
+        commands=(
+            Added(
+                name="bench",
+                summary="How fast is memory of other NUMA nodes on this machine?",
+                section="Check and plan",
+            ),
+        ),
+        checks=(
+            Added(
+                name="Measured",
+                summary="Do pods get what they were promised?",
+            ),
+        ),
         report_annotations=(
             Added(
                 name="measured",
                 summary="Where memory, threads and interrupts of pods really are.",
             ),
+        ),
+        observations=(
+            Added(
+                name="measured",
+                summary="What pods and zones really have, in explanations and tables.",
+            ),
+        ),
+        examples=MappingProxyType(
+            {
+                "bench": ("node",),
+                "bench node": (
+                    "",
+                    "-o svg --output-file memory.svg",
+                    "-o annotation --node worker-0",
+                ),
+            }
         ),
     ),
     Annex(

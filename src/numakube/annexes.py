@@ -60,6 +60,8 @@ class Group(StrEnum):
         PLUGIN_EXPLAINERS: a `numakube.insight.explain.plugin_explainer.PluginExplainer`, called as
             the plugin of the scheduler is that it explains.
         REPORT_ANNOTATIONS: a `numakube.apps.exporter.report_annotations.ReportAnnotations`.
+        OBSERVATIONS: a `numakube.insight.observations.Observer`, called as the option is that has
+            tables and maps show what it knows.
     """
 
     ANNEXES = "numakube.annexes"
@@ -78,6 +80,7 @@ class Group(StrEnum):
     ALLOTMENTS = "numakube.allotments"
     PLUGIN_EXPLAINERS = "numakube.plugin_explainers"
     REPORT_ANNOTATIONS = "numakube.report_annotations"
+    OBSERVATIONS = "numakube.observations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,7 @@ class Annex:
     allotments: tuple[Added, ...] = ()
     plugin_explainers: tuple[Added, ...] = ()
     report_annotations: tuple[Added, ...] = ()
+    observations: tuple[Added, ...] = ()
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -71,6 +73,9 @@ _NODE: Final = "{node}"
     is_flag=True,
     help="Instead of the drawing, show how close the devices are to each other: PIX, NODE, SYS...",
 )
+@click.option(
+    "--measured", is_flag=True, help="Also say what each zone really has, where it is measured."
+)
 @click.option("--width", type=click.IntRange(min=40), help="Columns of the text.")
 @click.option("--ascii", "plain", is_flag=True, help="Draw with plain characters.")
 @click.option("--dark", is_flag=True, help="Dark colours in a PNG; an SVG follows the system.")
@@ -88,6 +93,7 @@ def command(
     arriving: tuple[str, ...],
     leaving: tuple[str, ...],
     matrix: bool,
+    measured: bool,
     width: int | None,
     plain: bool,
     dark: bool,
@@ -113,6 +119,7 @@ def command(
         arriving=_read(arriving),
         leaving=leaving,
         matrix=matrix,
+        observer="measured" if measured else "",
         follows=watch,
     )
     if watch:
@@ -191,6 +198,7 @@ class _Drawing:
         arriving: tuple[Pod, ...],
         leaving: tuple[str, ...],
         matrix: bool,
+        observer: str,
         follows: bool,
     ) -> None:
         self._form = form
@@ -201,6 +209,7 @@ class _Drawing:
         self._arriving = arriving
         self._leaving = leaving
         self._matrix = matrix
+        self._observer = observer
         self._follows = follows
         self._drawn: Sequence[NodePicture] = ()
 
@@ -212,11 +221,21 @@ class _Drawing:
         from numakube.insight.node_map.planned_picture import PlannedNode, planned
 
         if not self._arriving and not self._leaving:
-            return node_picture(facts, node), ()
+            return self._observed(facts, node_picture(facts, node)), ()
         plan = planned(facts, node, arriving=self._arriving, leaving=self._leaving)
         if isinstance(plan, PlannedNode):
             return plan.picture, plan.refused
         raise ConfigError(f"node {node}: no plan can be drawn: {plan.reason}")
+
+    def _observed(self, facts: ClusterFacts, picture: NodePicture) -> NodePicture:
+        """Return *picture* with what was seen of its zones, if that is wanted."""
+        if not self._observer:
+            return picture
+        from numakube.insight.observations import observed, observer
+
+        watcher, node = observer(self._observer), observed(facts, picture.node)
+        seen = {zone.id: watcher.of_zone(node, zone.id) for zone in picture.zones}
+        return replace(picture, observed=MappingProxyType(seen))
 
     def write(self, pictures: Sequence[NodePicture]) -> None:
         """Write all of *pictures*, to one file each if there is a place for their names."""

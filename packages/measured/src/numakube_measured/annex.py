@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
@@ -12,7 +13,26 @@ ANNEX: Final = Annex(
     extra="measured",
     follows="Linux 6.12: control groups, sysfs, procfs, resctrl",
     pages=("reference/measured.md",),
+    commands=(
+        Added(
+            name="bench",
+            summary="How fast is memory of other NUMA nodes on this machine?",
+            section="Check and plan",
+        ),
+    ),
+    observations=(
+        Added(
+            name="measured", summary="What pods and zones really have, in explanations and tables."
+        ),
+    ),
+    checks=(Added(name="Measured", summary="Do pods get what they were promised?"),),
     report_annotations=(
         Added(name="measured", summary="Where memory, threads and interrupts of pods really are."),
+    ),
+    examples=MappingProxyType(
+        {
+            "bench": ("node",),
+            "bench node": ("", "-o svg --output-file memory.svg", "-o annotation --node worker-0"),
+        }
     ),
 )

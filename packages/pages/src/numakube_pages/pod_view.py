@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.pod import is_rejected
+from numakube.api.pod import has_ended, is_rejected
 from numakube.dra.pod_claims import claim_name
 from numakube.errors import InvalidValue
+from numakube.insight.observations import ObservedNode, observers
 from numakube.insight.pod_timeline import step_of
 from numakube.scheduling.plugins.pod_gangs import group_named_by
 from numakube.topology import NodeTopology
@@ -59,6 +60,7 @@ class PodView:
         recorded: whether the process that serves the page has recorded attempts of the pod.
         claims: its resource claims, and the devices that they have.
         gang: the pod group that it names.
+        seen: what annexes saw of it, beside what it was given, in sentences.
     """
 
     pod: Pod
@@ -71,6 +73,7 @@ class PodView:
     recorded: bool
     claims: Sequence[ClaimLine] = ()
     gang: str = ""
+    seen: Sequence[str] = ()
 
 
 def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
@@ -95,7 +98,19 @@ def pod_view(source: Source, namespace: str, name: str) -> PodView | None:
         recorded=bool(recorded),
         claims=[*_claims(pod, devices)],
         gang=(group_named_by(pod) or ("",))[-1],
+        seen=[*_seen(source, pod)],
     )
+
+
+def _seen(source: Source, pod: Pod) -> Iterator[str]:
+    name = pod.spec.node_name
+    if not name or has_ended(pod):
+        return
+    node = ObservedNode(
+        name, source.report(name), source.view(name), tuple(source.pod_book.running_on(name))
+    )
+    for observer in observers().values():
+        yield from observer.of_pod(node, pod).words
 
 
 def _claims(pod: Pod, devices: Sequence[DraDevice]) -> Iterator[ClaimLine]:

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from numakube.api.pod import has_ended
 from numakube.errors import InvalidValue
 from numakube.insight.doctor.pods_to_align import numa_schedulers
@@ -22,6 +24,7 @@ from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.explanation_document import Document
 from numakube.insight.explain.pod_explanation import nodes_again, placement_now
 from numakube.insight.misalignment import Cause, judged, wants_alignment
+from numakube.insight.observations import UNKNOWN, observed
 from numakube.insight.pod_timeline import use_text
 from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.numa.caches.counts_belief import use_in_report
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.misalignment import Judged
+    from numakube.insight.observations import Observer
     from numakube.scheduling.assembly import Engine
 
+OBSERVED_TITLES: Final = ("NAMESPACE", "POD", "NODE", "HAS", "SINCE", "WHY")
 TITLES: Final = ("NAMESPACE", "POD", "NODE", "ZONES", "SINCE", "CAUSE", "ALIGNED ON", "WHY")
 MORE: Final = ("CONTROLLER", "PREDICTED", "IS")
 _FEW: Final = 2
@@ -80,12 +85,33 @@ class UnknownPod(Document, frozen=True):
     why: str
 
 
+class ObservedPod(Document, frozen=True):
+    """A pod that wants alignment, and what was seen of it beside what it was given.
+
+    Attributes:
+        text: in a few words; ``unknown`` if nothing was seen, and ``figures`` then say why.
+        why: in sentences, who is in the way among them.
+        disappointed: whether it does not have what it was promised.
+        since: since when.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    text: str
+    why: tuple[str, ...] = ()
+    disappointed: bool = False
+    since: str = ""
+    figures: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
 class Audit(Document, frozen=True, kw_only=True):
     """The audit of a cluster, or of some of its pods.
 
     Attributes:
         wanting: how many pods want alignment.
         aligned: how many of them have it.
+        observed: what was seen of all that want it, if that was asked for.
     """
 
     api_version: str = "insight.numakube.dev/v1alpha1"
@@ -95,6 +121,38 @@ class Audit(Document, frozen=True, kw_only=True):
     aligned: int = 0
     misaligned: tuple[AuditedPod, ...] = ()
     unknown: tuple[UnknownPod, ...] = ()
+    observed: tuple[ObservedPod, ...] = ()
+
+    @property
+    def disappointed(self) -> tuple[ObservedPod, ...]:
+        """The pods that do not really have what they were promised."""
+        return tuple(pod for pod in self.observed if pod.disappointed)
+
+
+def observed_row(pod: ObservedPod, taken_at: str) -> list[str]:
+    """Return the cells of what was seen of a pod."""
+    return [
+        pod.namespace,
+        pod.name,
+        pod.node,
+        pod.text,
+        _age(pod.since, taken_at),
+        " ".join(pod.why[1:]),
+    ]
+
+
+def observed_summary(audit: Audit, observer: str) -> str:
+    """Return in a sentence how many pods really have what they were promised."""
+    known = [pod for pod in audit.observed if pod.text != UNKNOWN]
+    unknown = [pod for pod in audit.observed if pod.text == UNKNOWN]
+    fine = len(known) - len(audit.disappointed)
+    parts = []
+    if known:
+        parts.append(f"{fine} of {counted(len(known), 'pod')} {observer} have what was promised")
+    if unknown:
+        why = unknown[0].figures.get("unknown", UNKNOWN)
+        parts.append(f"{counted(len(unknown), 'pod')} not {observer} ({why})")
+    return "; ".join(parts) + "."
 
 
 def row(pod: AuditedPod, taken_at: str, *, wide: bool) -> list[str]:
@@ -142,22 +200,26 @@ def _age(since: str, taken_at: str) -> str:
 _STATIC: Final = "static"
 
 
-def audit(facts: ClusterFacts, pods: Iterable[Pod], *, moves: bool = True) -> Audit:
+def audit(
+    facts: ClusterFacts, pods: Iterable[Pod], *, moves: bool = True, watcher: Observer | None = None
+) -> Audit:
     """Return which of *pods* want alignment and do not have it.
 
     Args:
         facts: the cluster.
         pods: those to look at.
         moves: whether to look for nodes that would align them now, which takes the most time.
+        watcher: tells what they really have, if that is wanted.
     """
-    return _Auditor(facts, moves=moves).of(pods)
+    return _Auditor(facts, moves=moves, watcher=watcher).of(pods)
 
 
 class _Auditor:
     """The work on one audit."""
 
-    def __init__(self, facts: ClusterFacts, *, moves: bool) -> None:
+    def __init__(self, facts: ClusterFacts, *, moves: bool, watcher: Observer | None) -> None:
         self._facts = facts
+        self._watcher = watcher
         self._moves = moves
         self._schedulers = numa_schedulers(facts)
         self._predicted = predictions_in(facts)
@@ -166,9 +228,11 @@ class _Auditor:
     def of(self, pods: Iterable[Pod]) -> Audit:
         found: list[AuditedPod] = []
         unknown: list[UnknownPod] = []
+        seen: list[ObservedPod] = []
         wanting = 0
         for pod, view in self._wanting(pods):
             wanting += 1
+            seen += self._seen(pod)
             if view is None:
                 unknown.append(_unknown(pod, "nothing is known of its node's NUMA zones"))
                 continue
@@ -184,6 +248,22 @@ class _Auditor:
             aligned=wanting - len(found) - len(unknown),
             misaligned=tuple(sorted(found, key=lambda one: (one.namespace, one.name))),
             unknown=tuple(sorted(unknown, key=lambda one: (one.namespace, one.name))),
+            observed=tuple(sorted(seen, key=lambda one: (one.namespace, one.name))),
+        )
+
+    def _seen(self, pod: Pod) -> Iterator[ObservedPod]:
+        if self._watcher is None:
+            return
+        one = self._watcher.of_pod(observed(self._facts, pod.spec.node_name), pod)
+        yield ObservedPod(
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            node=pod.spec.node_name,
+            text=one.text,
+            why=one.words,
+            disappointed=one.is_bad,
+            since=one.since,
+            figures=dict(one.document),
         )
 
     def _wanting(self, pods: Iterable[Pod]) -> Iterator[tuple[Pod, NodeTopology | None]]:

@@ -66,6 +66,9 @@ _FOR_MPI: Final = (Output.HOSTFILE, Output.RANKFILE)
     metavar="FILE",
     help="Also count how many more pods of this manifest (a Pod, Deployment, Job, ...) it would.",
 )
+@click.option(
+    "--measured", is_flag=True, help="pods: also show what they really have, where it is measured."
+)
 @click.option("--group-by", "label", default="", metavar="LABEL", help="Add nodes up by a label.")
 @click.option("--no-headers", is_flag=True, help="Print no titles of columns.")
 @click.option("-w", "--watch", is_flag=True, help="Print again whenever something changes.")
@@ -81,6 +84,7 @@ def command(
     sort_by: str,
     shape: str | None,
     filename: str | None,
+    measured: bool,
     label: str,
     no_headers: bool,
     watch: bool,
@@ -100,9 +104,12 @@ def command(
         raise click.UsageError(f"-o {output} is about pods: top pods -o {output}.")
     if (shape or filename or label) and what != "nodes":
         raise click.UsageError("--shape, -f and --group-by are about nodes, not zones or pods.")
+    if measured and what != "pods":
+        raise click.UsageError("--measured is about pods; map --measured shows zones.")
     space = namespace_for(cluster, namespace)
     view = _View(
         what=what,
+        observer="measured" if measured else "",
         names=names,
         selector=selector,
         namespace="" if all_namespaces else space,
@@ -141,6 +148,7 @@ class _View:
     """What to show, and how; ``shown`` is what the reader has seen last."""
 
     what: str
+    observer: str
     names: tuple[str, ...]
     selector: str
     namespace: str
@@ -282,11 +290,31 @@ class _View:
         pods = top_columns.sorted_pods(usages, self.sort_by)
         rows = [top_columns.pod_row(pod, wide=wide) for pod in pods]
         titles = [*top_columns.POD_TITLES, *(top_columns.POD_MORE if wide else ())]
-        return (
-            self._table(titles, rows),
-            pods_document(pods),
-            [f"pod/{pod.name}" for pod in pods],
-        )
+        document = pods_document(pods)
+        if self.observer:
+            self._observe(facts, titles, rows, document["items"])
+        return self._table(titles, rows), document, [f"pod/{pod.name}" for pod in pods]
+
+    def _observe(
+        self,
+        facts: ClusterFacts,
+        titles: list[str],
+        rows: list[list[str]],
+        items: list[dict[str, Any]],
+    ) -> None:
+        """Add to each pod what was seen of it."""
+        from numakube.insight.observations import observed, observer
+
+        watcher = observer(self.observer)
+        titles.append(self.observer.upper())
+        for row, item in zip(rows, items, strict=True):
+            pod = facts.pod(item["namespace"], item["name"])
+            if pod is None or not pod.spec.node_name:
+                row.append("")
+                continue
+            seen = watcher.of_pod(observed(facts, pod.spec.node_name), pod)
+            row.append(seen.text)
+            item[self.observer] = dict(seen.document)
 
     def _namespaces(
         self, facts: ClusterFacts, *, wide: bool

@@ -5,7 +5,7 @@ Amounts are Kubernetes quantities as texts. Fields are only ever added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -277,6 +277,7 @@ class PodPlacement(Document, frozen=True):
             ``shared`` (nothing exclusive) or ``unknown``.
         distance: the largest distance between two of its zones; 10 is local, 0 is unknown.
         better: nodes that would align it better now.
+        observed: what annexes saw of it, by the name of the observer, such as ``measured``.
     """
 
     node: str
@@ -287,6 +288,7 @@ class PodPlacement(Document, frozen=True):
     containers: tuple[PlacedContainer, ...] = ()
     better: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    observed: dict[str, dict[str, Any]] = {}
 
 
 class Explanation(Document, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from numakube.insight.explain.explanation_document import PlacedContainer, PodPl
 from numakube.insight.explain.node_verdicts import holders_on
 from numakube.insight.held_closeness import closeness_words
 from numakube.insight.misalignment import fewest_zones
+from numakube.insight.observations import observed, observers
 from numakube.scheduling.numa.caches.counts_belief import use_in_report
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.snapshot.zone_belief import KubeletRejection
@@ -37,7 +38,8 @@ _FEW: Final = 3
 
 def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> PodPlacement:
     """Return where *pod* is on *node*, and what keeps it from being resized there."""
-    placement = _with_claimed(_placement_of(facts, node, pod), node, facts, pod)
+    claimed = _with_claimed(_placement_of(facts, node, pod), node, facts, pod)
+    placement = _with_observed(claimed, facts, pod)
     pending = pending_resize(pod)
     if pending is None:
         return placement
@@ -46,6 +48,18 @@ def placement_of(facts: ClusterFacts, node: NodeInfo, pod: Pod) -> PodPlacement:
         " memory with which it was admitted."
     )
     return msgspec.structs.replace(placement, words=(*placement.words, words))
+
+
+def _with_observed(placement: PodPlacement, facts: ClusterFacts, pod: Pod) -> PodPlacement:
+    """Return *placement* with what annexes saw of the pod, beside what it was given."""
+    node = observed(facts, placement.node)
+    seen = {name: observer.of_pod(node, pod) for name, observer in observers().items()}
+    known = {name: one for name, one in seen.items() if one.is_known}
+    return msgspec.structs.replace(
+        placement,
+        words=(*placement.words, *(word for one in known.values() for word in one.words)),
+        observed={name: dict(one.document) for name, one in known.items()},
+    )
 
 
 def _with_claimed(

@@ -55,6 +55,10 @@ def picture_document(picture: NodePicture) -> dict[str, Any]:
         "sharingPods": picture.sharing_pods,
         "notes": list(picture.notes),
     }
+    if picture.observed:
+        document["observed"] = {
+            str(zone): dict(seen.document) for zone, seen in picture.observed.items()
+        }
     if picture.parts:
         document["hierarchy"] = [_part(part) for part in picture.parts]
     if picture.homeless:

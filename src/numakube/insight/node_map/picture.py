@@ -19,6 +19,7 @@ from numakube.values.display import short_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numakube.insight.observations import Observation
     from numakube.topology.numa_zones import MachinePart
 
 
@@ -241,6 +242,7 @@ class NodePicture:
         why_not_exact: why it is not known who has what; empty if it is.
         stale: why the data may be old; empty if nothing speaks for it.
         notes: what a reader should know besides.
+        observed: what was seen of each zone beside what it gave out, if that was asked for.
         planned: whether the picture is that of a plan, its changes marked.
         tree: how the devices are connected; empty if that is not known.
     """
@@ -255,6 +257,7 @@ class NodePicture:
     why_not_exact: str = ""
     stale: str = ""
     notes: tuple[str, ...] = ()
+    observed: Mapping[int, Observation] = field(default_factory=lambda: MappingProxyType({}))
     planned: bool = False
     tree: DeviceTree = NO_TREE
 

@@ -59,8 +59,8 @@ def lines_of(
     """Yield the drawing line by line."""
     page = _MapPage(folded(picture), ASCII if ascii_only else UNICODE, width)
     parts = (
-        page.head(), page.zones(), page.homeless(), page.switches(), page.distances(),
-        page.hierarchy(), page.legend(),
+        page.head(), page.zones(), page.observed(), page.homeless(), page.switches(),
+        page.distances(), page.hierarchy(), page.legend(),
     )  # fmt: skip
     return _cleaned(chain.from_iterable(parts))
 
@@ -108,6 +108,17 @@ class _MapPage:
         for text in map_words.data_words(picture):
             yield (PaintedText(f"! {text}", "warning"),)
         yield ()
+
+    def observed(self) -> Iterator[Line]:
+        """Yield what was seen of the zones, beside what they gave out."""
+        for zone, seen in self.picture.observed.items():
+            colour = "warning" if seen.is_bad else "muted"
+            words = seen.words or (str(seen.document.get("unknown", "unknown")),)
+            for number, line in enumerate(self._folded(list(words))):
+                head = f"zone {zone}: " if not number else " " * len(f"zone {zone}: ")
+                yield (PaintedText(head, bold=True), PaintedText(line, colour))
+        if self.picture.observed:
+            yield ()
 
     def _folded(self, phrases: list[str]) -> Iterator[str]:
         """Yield phrases in lines that fit."""

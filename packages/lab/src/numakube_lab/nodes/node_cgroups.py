@@ -1,6 +1,7 @@
 """A node's control groups, as its kubelet and its runtime make them: a tree of plain files.
 
-They are below ``sys/fs/cgroup`` of the node's folder, with systemd's names. A pod's group is made
+They are below ``sys/fs/cgroup`` of the node's folder, with systemd's names, and with the counters
+of a kernel (`node_use`). A pod's group is made
 when it is admitted, with one for its sandbox; a container has one for as long as it runs. A kubelet
 without a CPU Manager leaves their CPUs alone, a static one writes those that it gives out.
 
@@ -31,6 +32,7 @@ from numakube.node.cgroups import (
 )
 from numakube.values.cpuset import union
 from numakube.values.numamask import mask_of
+from numakube_lab.nodes.node_use import NodeUse
 from numakube_lab.nodes.pod_status import container_id
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class NodeCgroups:
         self._machine = machine
         self._version = version
         self._sysfs = sysfs
+        self._use = NodeUse(machine, sysfs, version)
         self._tree: FakeCgroups | None = None
         self._pods: dict[str, tuple[Pod, PodRun, KubeletNode]] = {}
         # The groups of each pod, so that most looks at a pod cost nothing.
@@ -109,11 +112,14 @@ class NodeCgroups:
             if container and model.cpus is not None:
                 cpus = model.placement(uid, container).cpus or model.shared_cpus
                 tree.files.write(name, CPUS, str(cpus))
+        running = {group: container for group, container in wanted.items() if container}
+        self._use.show(pod, group_of(pod), running, model)
 
     def remove(self, uid: str) -> None:
         """Remove the groups of a pod."""
         self._shown.pop(uid, None)
         self._pods.pop(uid, None)
+        self._use.remove(uid)
         if self._tree is not None:
             for qos in (GUARANTEED, BURSTABLE, BEST_EFFORT):
                 self._tree.remove(pod_group(PARENT, qos, uid))

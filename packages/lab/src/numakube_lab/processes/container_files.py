@@ -4,7 +4,8 @@
     <pods>/<uid>/containers/<container>/<mount path> -> a volume, or a path of the node
 
 A mount is a symbolic link. Paths of the node lead into the lab node's own folder, where
-``/var/lib/kubelet`` and ``/sys`` are what its kubelet keeps; other paths are folders of their own.
+``/var/lib/kubelet``, ``/sys`` and ``/proc`` are what its kubelet keeps; other paths are folders of
+their own.
 What a mount covers of a path of the node stays to be seen.
 
 The environment of a container, put together as the kubelet does, and the downward API. Later
@@ -416,6 +417,7 @@ async def _field_files(
 _HOST: Final = "host"
 _KUBELET: Final = "var/lib/kubelet"
 _SYSFS: Final = "sys"
+_PROCFS: Final = "proc"
 ACCOUNT_PATH: Final = SERVICE_ACCOUNT.as_posix()
 
 
@@ -437,8 +439,9 @@ class NodeFiles:
         if not host.is_dir():
             (host / _KUBELET).parent.mkdir(parents=True)
             (host / _KUBELET).symlink_to(folder.resolve())
-            (folder / _SYSFS).mkdir(exist_ok=True)
-            (host / _SYSFS).symlink_to((folder / _SYSFS).resolve())
+            for name in (_SYSFS, _PROCFS):
+                (folder / name).mkdir(exist_ok=True)
+                (host / name).symlink_to((folder / name).resolve())
         return (host / path.lstrip("/")).resolve()
 
 

@@ -139,7 +139,8 @@ class ProcessRuntime(Lifetime):
         """Let a node have files as soon as a pod looks at them, and control groups likewise."""
         kubelet = self._pool.kubelets.get(node) if self._pool is not None else None
         if self._pool is not None and kubelet is not None and kubelet.cgroups is not None:
-            await self._pool.folder(node, cgroups=path.startswith(f"/sys/{MOUNT}"))
+            counts = path.startswith(f"/sys/{MOUNT}") or path == "/proc"
+            await self._pool.folder(node, cgroups=counts)
 
     def process(self, uid: str, container: str) -> ContainerProcess | None:
         """Return a container of the pod *uid*, if it is one that runs here."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numakube_planning.audit import Audit
 
 _MISALIGNED = 1
+_MEASURED = "measured"
 
 
 @click.command("audit")
@@ -35,6 +36,9 @@ _MISALIGNED = 1
 @click.option("--node", default="", metavar="NAME", help="Only pods on this node.")
 @click.option(
     "--moves/--no-moves", default=True, help="Whether to look for nodes that would align them now."
+)
+@click.option(
+    "--measured", is_flag=True, help="Also say what they really have, where it is measured."
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if a pod is not aligned.")
 @cluster_options
@@ -48,6 +52,7 @@ def command(
     selector: str,
     node: str,
     moves: bool,
+    measured: bool,
     exit_zero: bool,
     cluster: ClusterOptions,
     output: Output,
@@ -56,12 +61,13 @@ def command(
 
     Covers all namespaces unless one is named. ALIGNED ON lists nodes that would align the pod now
     if it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if
-    a pod is not aligned.
+    a pod is not aligned, or with --measured does not really have what it was promised.
     """
     del what
     from numakube.apps.gathering import SCHEDULING
     from numakube.cli.shared.selection import chosen_pods
     from numakube.insight.collected import SCHEDULER
+    from numakube.insight.observations import observer
     from numakube.insight.unknown_zones import nothing_known
     from numakube_planning.audit import audit
 
@@ -75,15 +81,25 @@ def command(
         for pod in chosen_pods(facts, "" if all_namespaces else space, selector)
         if (not names or pod.metadata.name in names) and node in ("", pod.spec.node_name)
     ]
-    found = audit(facts, chosen, moves=moves)
+    watcher = observer(_MEASURED) if measured else None
+    found = audit(facts, chosen, moves=moves, watcher=watcher)
     _print(found, output)
     warn_of_refusal(facts)
-    return _MISALIGNED if found.misaligned and not exit_zero else 0
+    is_bad = found.misaligned or found.disappointed
+    return _MISALIGNED if is_bad and not exit_zero else 0
 
 
 def _print(found: Audit, output: Output) -> None:
     from numakube.api.codec import to_tree
-    from numakube_planning.audit import MORE, TITLES, row, summary
+    from numakube_planning.audit import (
+        MORE,
+        OBSERVED_TITLES,
+        TITLES,
+        observed_row,
+        observed_summary,
+        row,
+        summary,
+    )
 
     if output in (Output.JSON, Output.YAML):
         print_document(to_tree(found), output)
@@ -95,3 +111,12 @@ def _print(found: Audit, output: Output) -> None:
         for line in column_lines(titles, rows):
             say(line)
     say(summary(found))
+    if not found.observed:
+        return
+    shown = found.observed if wide else found.disappointed
+    if shown:
+        say("")
+        rows = [observed_row(pod, found.taken_at) for pod in shown]
+        for line in column_lines(OBSERVED_TITLES, rows):
+            say(line)
+    say(observed_summary(found, _MEASURED))
