@@ -525,4 +525,33 @@ ANNEXES: Final = (
             ),
         ),
     ),
+    Annex(
+        name="virtual-machines",
+        summary="Virtual machines of KubeVirt: what their pods ask for, and the guest's NUMA cells.",
+        extra="virtual-machines",
+        follows="KubeVirt 1.5",
+        pages=("reference/virtual-machines.md",),
+        explainers=(
+            Added(
+                name="virtual-machine",
+                summary="What a machine's pod asks for, and guest cells.",
+            ),
+        ),
+        pod_kinds=(
+            Added(
+                name="VirtualMachine",
+                summary="The pod that a virtual machine runs in.",
+            ),
+            Added(
+                name="VirtualMachineInstance",
+                summary="The pod that an instance runs in.",
+            ),
+        ),
+        observations=(
+            Added(
+                name="virtual-machine",
+                summary="Which virtual machine runs in a pod.",
+            ),
+        ),
+    ),
 )

@@ -26,6 +26,7 @@ CONTRACTS = {
     "numakube_tracing": "tracing-layers",
     "numakube_levels": "levels-layers",
     "numakube_measured": "measured-layers",
+    "numakube_virtual_machines": "virtual-machines-layers",
     "kube_lab_server": "lab-server-layers",
     "numakube_placement": "placement-layers",
 }

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from numakube.annexes import Group, points
 from numakube.api.codec import convert, to_tree
 from numakube.api.pod import TEMPLATES, Pod
 from numakube.api.resource_requirements import validate_requirements
 from numakube.api.yaml_text import load_manifests
+from numakube.cli.shared.pods_in_manifests import pod_tree
 from numakube.errors import InvalidValue, MalformedObject
 from numakube.values.quantity import parse_quantity
 
@@ -46,6 +48,8 @@ def _bare(tree: dict[str, Any], subject: str) -> dict[str, Any]:
     kind = tree.get("kind", "Pod")
     if kind == "Pod":
         return tree
+    if kind in points(Group.POD_KINDS):
+        return pod_tree(tree, kind, subject)
     if kind not in TEMPLATES:
         raise MalformedObject(subject, f"a kubelet admits pods, not a {kind}", path="kind")
     template: Any = tree

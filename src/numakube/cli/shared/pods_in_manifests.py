@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.annexes import Group, load, points
 from numakube.api.codec import convert
 from numakube.api.pod import TEMPLATES, Pod
 from numakube.api.yaml_text import load_manifests
@@ -58,7 +59,8 @@ def batches_of(trees: Iterable[dict[str, Any]], subject: str) -> tuple[Batch, ..
     """
     found = tuple(_batches(trees, subject))
     if not found:
-        raise MalformedObject(subject, f"no pod, nor a template of {', '.join(TEMPLATES)}")
+        known = ", ".join((*TEMPLATES, *points(Group.POD_KINDS)))
+        raise MalformedObject(subject, f"no pod, nor a template of {known}")
     return found
 
 
@@ -70,6 +72,20 @@ def _batches(trees: Iterable[dict[str, Any]], subject: str) -> Iterator[Batch]:
             yield Batch(kind, pod.metadata.name, pod)
         elif kind in TEMPLATES:
             yield _from_template(tree, kind, subject)
+        elif kind in points(Group.POD_KINDS):
+            made = pod_tree(tree, kind, subject)
+            name = str((tree.get("metadata") or {}).get("name", ""))
+            yield Batch(kind, name, _pod(made, f"{subject}: {kind}"))
+
+
+def pod_tree(tree: dict[str, Any], kind: str, subject: str) -> dict[str, Any]:
+    """Return the pod that a cluster makes of the object *tree*, which an annex knows.
+
+    Raises:
+        MalformedObject: it cannot be read.
+    """
+    made: dict[str, Any] = load(Group.POD_KINDS, kind)(tree, subject)
+    return made
 
 
 def _from_template(tree: dict[str, Any], kind: str, subject: str) -> Batch:

@@ -1,0 +1,1 @@
+"""Virtual machines of KubeVirt, understood as the pods that they run in."""
