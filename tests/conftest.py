@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,13 @@ def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
 @pytest.fixture(autouse=True)
 def plain_logs() -> Iterator[None]:
     """Take back what a command that ran inside a test did to the logs, also in another folder."""
-    structlog.configure(**_PLAIN_LOGS)
+    _reset_logs()
     yield
+    _reset_logs()
+
+
+def _reset_logs() -> None:
     structlog.configure(**_PLAIN_LOGS)
+    # What is logged is decided once for the whole process, and most tests do without that module.
+    if (settings_module := sys.modules.get("numakube.apps.host.common_settings")) is not None:
+        settings_module.SWITCH.__init__()

@@ -33,6 +33,8 @@ MACHINES: Final = {
     "uneven": "2 sockets, 4/2 cores, smt 2, 16Gi/4Gi, gpu 2/0, hugepages-2Mi 512/-",
     "memory-only": "2 sockets, 4 cores, smt 2, 8Gi, cxl 16Gi, gpu 1, hugepages-2Mi 256",
     "eight-zones": "2 sockets, 4 numa each, 2 cores, smt 2, 4Gi, gpu 1, hugepages-2Mi 64",
+    "sixteen-zones": "2 sockets, 8 numa each, 2 cores, smt 2, 2Gi, gpu 1, hugepages-2Mi 64",
+    "shared-devices": "2 sockets, 2 numa each, 2 cores, smt 2, 8Gi, gpu 1@0+1 1@2+3",
     "superchip": "2 sockets, 8 cores, 16Gi, gpu 2, 32 cxl 1Gi, hugepages-2Mi 64",
 }
 
@@ -123,6 +125,7 @@ FEATURES: Final = (
         (
             "none",
             "fits",
+            "simulate",
             "explain",
             "explain-device",
             "changes",

@@ -46,6 +46,8 @@ class _World:
         """Yield everything that happens, in order."""
         for number in range(NODES):
             yield self._node(number)
+        if self.row["aligned-by"] != "kubelet":
+            yield Command.of("enforcers", "start")
         yield from self._schedulers()
         yield from self._first_pods()
         yield Command.of("wait")
@@ -413,8 +415,10 @@ class _World:
         """Yield a question to a tool whose answer is tried."""
         rng = self.rng
         match self.row["probe"]:
-            case "fits":
-                yield Command.of("probe", "fits", **options)
+            case "fits" | "simulate" as tool:
+                plugin = self.row["devices"] == "plugin"
+                device = {"gpu": "1"} if plugin and rng.random() < 0.3 else {}
+                yield Command.of("probe", tool, **options, **device)
             case "defrag":
                 yield Command.of("defrag", cpu=rng.choice("3468"), count=rng.choice("123"))
             case "changes":
@@ -449,4 +453,7 @@ class _World:
             {"gpu": rng.choice(("1", "3", "9"))},
             {"hugepages-2Mi": "4Gi"},
         )
-        return {**options, **sizes, **rng.choice(wishes), **self._kind()}
+        odd = {**options, **sizes, **rng.choice(wishes), **self._kind()}
+        if "hugepages-2Mi" in odd and odd.get("qos") == "besteffort":
+            del odd["qos"]  # The API server wants CPUs or memory beside huge pages.
+        return odd

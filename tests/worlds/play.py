@@ -13,6 +13,7 @@ from typing import Final
 
 from tests.apps.scheduler.gang_trials import groups_of
 from tests.worlds.deployed import Trial
+from tests.worlds.enforced import still_set
 from tests.worlds.manifests import GROUPS, KINDS, objects, pod_document
 from tests.worlds.operated import Operation
 from tests.worlds.oracles import Finding
@@ -65,7 +66,7 @@ class Play:
         await self.lab.add_node(name, machine, claims=bool(claims), **more)
 
     async def _remove(self, name: str) -> None:
-        await self.lab.through(self.lab.pool.remove(name))
+        await self.lab.remove_node(name)
 
     async def _producer(self, node: str, name: str) -> None:
         await self.lab.produce(node, name)
@@ -150,6 +151,21 @@ class Play:
     async def _disks(self, act: str) -> None:
         assert act == "start", act
         await self.lab.start_disks()
+
+    async def _enforcers(self, act: str) -> list[str]:
+        """Start enforcers on all nodes, kill them, or stop them as SIGTERM does."""
+        match act:
+            case "start":
+                await self.lab.through(self.lab.enforcers.start())
+                return []
+            case "kill":
+                await self.lab.enforcers.kill()
+                return []
+            case _:
+                groups = await self.lab.through(self.lab.enforcers.stop())
+                found = [Finding("nothing_is_left", text) for text in still_set(groups)]
+                self.findings += found
+                return [str(finding) for finding in found]
 
     async def _components(self, *names: str) -> list[str]:
         """Deploy components, and remove them again."""
@@ -287,7 +303,7 @@ class Play:
 
     async def _get(self, what: str) -> list[str]:
         assert what == "pods", what
-        rows = [_row(pod) for pod in self.lab.pods if pod.metadata.namespace == _SPACE]
+        rows = sorted(_row(pod) for pod in self.lab.pods if pod.metadata.namespace == _SPACE)
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -321,10 +337,11 @@ class Play:
 
 
 def _row(pod: Pod) -> tuple[str, str, str]:
-    status = pod.status
+    """Return what is shown of a pod; of a name that was generated, the part that is not random."""
+    status, name = pod.status, pod.metadata.name
     phase = status.phase if status is not None else ""
     return (
-        pod.metadata.name,
+        f"{pod.metadata.generate_name}*" if pod.metadata.generate_name else name,
         status.reason if status and status.reason else phase,
         pod.spec.node_name or "-",
     )

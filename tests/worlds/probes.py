@@ -1,6 +1,7 @@
 """Promises of tools that are tried at once: what they say of pods is done, and has to come true.
 
 probe fits cpu=2          so many more run as fits says, and not one more; /v1/fit says the same
+probe simulate cpu=2      as many of some more run as in a simulation in which they come
 probe explain cpu=2       the pod runs if and only if explain says that it fits
 probe changes cpu=40      with a change that explain proposes the pod runs
 probe advise cpu=5        with a size that advise names it runs on as many nodes as it says
@@ -10,7 +11,7 @@ probe hold cpu=2          room that a scheduler keeps is there, and others stay 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,20 +20,28 @@ from tests.insight.explain.applying import applied, can_apply
 from tests.worlds.fit_service import asked_to_fit
 from tests.worlds.manifests import objects, pod_document
 from tests.worlds.oracles import Finding, asked
+from tests.worlds.oracles.placement import SIMULATED
 from tests.worlds.virtual_lab import Lab
 
 from numakube.api.codec import convert
 from numakube.api.fit_question import HOLD
 from numakube.api.pod import Pod, has_ended
+from numakube.errors import InvalidValue
 from numakube.insight.explain import explain, manifest_subject
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.usage.largest_pod import parse_shape, pod_of
+from numakube.insight.usage.named_resources import in_full
 from numakube.kube.catalog import PODS
 from numakube_planning.advice import advice_on
-from numakube_planning.fits_answer import how_many_more
+from numakube_planning.fits_answer import HowManyMore, how_many_more
+from numakube_planning.simulation.compared_schedulers import ours
+from numakube_planning.simulation.simulated_cluster import cluster_of, waiting_in
+from numakube_planning.simulation.simulator import Run
+from numakube_planning.simulation.workload import Arrival, ArrivingWork, OwnerKind
 
 _SPACE: Final = "default"
 _MOST_PROBES: Final = 60
@@ -70,6 +79,8 @@ class Prober:
         match tool:
             case "fits":
                 return await self._fits(facts, subject, told)
+            case "simulate":
+                return await self._simulate(facts, subject, told)
             case "changes":
                 return await self._changes(facts, subject, pick)
             case "advise":
@@ -97,9 +108,49 @@ class Prober:
             return []
         text = f"{answer.fits} more pods with {options} fit (and {answer.unknown} may)"
         services = await self._services(answer.fits, most, options)
+        services += self._by_shape(facts, answer, options)
         promise = Finding("fits_is_true", text)
         pods = _copies(options, most + 1)
         return [*services, *await self._tried(promise, pods, least=answer.fits, most=most)]
+
+    def _by_shape(
+        self, facts: ClusterFacts, answer: HowManyMore, options: Mapping[str, str]
+    ) -> Iterator[Finding]:
+        """Ask for the same amounts by short names, as users do, and for what no node has."""
+        if options.keys() - {"cpu", "memory", "gpu", "priority"} or not self.lab.all_exact:
+            return
+        amounts = [f"{name}={text}" for name, text in options.items() if name != "priority"]
+        said = _fits_by_shape(facts, ",".join(amounts))
+        if said != (answer.fits, answer.unknown) and (said is not None or answer.fits):
+            text = f"fits says {answer.fits} of a pod with {amounts}, and {said} of its shape"
+            yield Finding("shapes_are_understood", text)
+        if (said := _fits_by_shape(facts, "cpu=1,npu=1")) is not None:
+            yield Finding("shapes_are_understood", f"no node has an npu, and fits says {said}")
+
+    async def _simulate(
+        self, facts: ClusterFacts, subject: Subject, options: Mapping[str, str]
+    ) -> list[Finding]:
+        """Let more pods come than fit, in a simulation of the present state and then really."""
+        room = how_many_more(facts, engine_of, subject).fits
+        if not self.lab.all_exact or self.lab.sharded or room >= _MOST_PROBES:
+            return []
+        pods = _copies(options, room + 1)
+        documents = (dict(one["document"]) for one in pods)
+        coming = [
+            Arrival(
+                at=1.0,
+                pod=convert(Pod, _named(document, f"probe-{number}"), "pod"),
+                owner=OwnerKind.POD,
+            )
+            for number, document in enumerate(documents)
+        ]
+        run = Run(cluster_of(facts, "the lab"), ours(), 0, SIMULATED)
+        run.play(ArrivingWork(arrivals=(*waiting_in(facts).arrivals, *coming)))
+        fates = run.fates()
+        placed = sum(fates[pod.pod.metadata.name] in facts.nodes for pod in coming)
+        text = f"of {len(pods)} more pods with {options} {placed} run in a simulation"
+        promise = Finding("simulations_come_true", text)
+        return await self._tried(promise, pods, least=placed, most=placed)
 
     async def _services(self, least: int, most: int, options: Mapping[str, str]) -> list[Finding]:
         """Ask every scheduler the same over HTTP, as users write pods: with limits only."""
@@ -243,6 +294,22 @@ class Prober:
             pod.metadata.name in names and bool(pod.spec.node_name) and not has_ended(pod)
             for pod in self.lab.pods
         )
+
+
+def _fits_by_shape(facts: ClusterFacts, shape: str) -> tuple[int, int] | None:
+    """Return how many pods of a shape fit, and how many may; ``None`` if it is not understood."""
+    try:
+        pod = pod_of(in_full(parse_shape(shape), facts))
+    except InvalidValue:
+        return None
+    subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
+    answer = how_many_more(facts, engine_of, subject)
+    return answer.fits, answer.unknown
+
+
+def _named(document: dict[str, Any], name: str) -> dict[str, Any]:
+    metadata = {**document["metadata"], "name": name, "namespace": _SPACE, "uid": name}
+    return {**document, "metadata": metadata}
 
 
 def _copies(options: Mapping[str, str], count: int) -> list[dict[str, Any]]:

@@ -25,13 +25,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
 from tests.apps.scheduler.gang_trials import RACK
 from tests.worlds.disks import Disks
+from tests.worlds.enforced import Enforcers
 from tests.worlds.manifests import exporter_pod, fixtures
 from tests.worlds.outage import Line, Server
 from tests.worlds.producers import ForeignProducer
@@ -40,6 +43,7 @@ from tests.worlds.seen import Seen
 from tests.worlds.stock import RunningExtender, StockScheduler
 
 from kube_lab_server import ApiServer
+from kube_lab_server.kinds.all_kinds import LISTS
 from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
 from numakube.apps.extender.verb_endpoints import VerbEndpoints
@@ -65,6 +69,7 @@ from numakube_lab.exporters import ExporterPool
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.lifetime import Lifetime
 from numakube_lab.nodes.dra_driver import publish
+from numakube_lab.nodes.lab_kubelet import LabKubelet
 from numakube_lab.nodes.node_documents import NodePlan
 from numakube_lab.nodes.node_pool import NodePool
 from numakube_lab.testing import without_election
@@ -113,6 +118,7 @@ class Lab(Lifetime):
     Attributes:
         client: has all rights.
         pool: the nodes.
+        enforcers: on the nodes, if there are any.
         schedulers: those that run, by name.
         producers: who writes the report of each node.
         seen: what was seen of pods.
@@ -136,7 +142,9 @@ class Lab(Lifetime):
         self.clock = clock
         self.rng = rng
         self.client = self.connect()
-        self.pool = NodePool(self.client)
+        self._folder = TemporaryDirectory(prefix="worlds-")
+        self.pool = NodePool(self.client, root=Path(self._folder.name), sockets=False)
+        self.enforcers = Enforcers(self.pool, self.connect)
         self.schedulers: dict[str, RunningScheduler] = {}
         self.producers: dict[str, str] = {}
         self.seen = Seen(clock)
@@ -211,6 +219,7 @@ class Lab(Lifetime):
     async def live(self) -> AsyncIterator[None]:
         """Start everything but nodes and schedulers."""
         async with AsyncExitStack() as stack:
+            stack.enter_context(self._folder)
             stack.enter_context(self._listening())
             await stack.enter_async_context(self.surroundings())
             reflector = Reflector(self.client, PODS)
@@ -227,6 +236,7 @@ class Lab(Lifetime):
                 for name in list(self.schedulers):
                     await self.kill_scheduler(name)
                 await self.kill_extender()
+                await self.enforcers.kill()
                 for job in self._jobs:
                     job.cancel()
                 await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -299,7 +309,13 @@ class Lab(Lifetime):
 
     async def _join(self, plan: NodePlan) -> None:
         await self.through(self.pool.add(plan))
+        await self.through(self.enforcers.node_joined(plan.name))
         self._relearn([plan.name])
+
+    async def remove_node(self, name: str) -> None:
+        """Take a machine away; its pods stay for a while."""
+        await self.enforcers.node_leaves(name)
+        await self.through(self.pool.remove(name))
 
     async def reconfigure(self, name: str, words: str, version: str = "") -> None:
         """Restart a kubelet with another configuration, as an administrator does: state removed.
@@ -313,7 +329,7 @@ class Lab(Lifetime):
             config = lab_configuration(plan.machine, parse_kubelet_options(words))
             plan = replace(plan, config=config)
         plan = replace(plan, kubernetes=version or plan.kubernetes)
-        await self.through(self.pool.remove(name))
+        await self.remove_node(name)
         self.producers[name] = producer
         await self._join(plan)
         if producer == "pod":
@@ -458,7 +474,7 @@ class Lab(Lifetime):
         if bound_at < self.known_since.get(node, 0.0) or self._met_others(pod):
             return False
         if producer in ("rte", "nfd") and kubelet is not None:
-            return _tells_by_amounts(kubelet.plan, pod)
+            return _tells_by_amounts(kubelet.plan, pod) and not _has_memory_groups(kubelet)
         return producer in (*EXACT, "surprises")
 
     def _met_others(self, pod: Pod) -> bool:
@@ -613,6 +629,17 @@ def _tells_by_amounts(plan: NodePlan, pod: Pod) -> bool:
     return reads and not options and len(plan.machine.nodes) <= MOST_ZONES
 
 
+def _has_memory_groups(kubelet: LabKubelet) -> bool:
+    """Tell whether a pod has memory of several NUMA nodes, which then serve no pod alone."""
+    memory = kubelet.admission.model.memory if kubelet.admission is not None else None
+    return memory is not None and any(
+        len(block.numa_nodes) > 1
+        for containers in memory.assignments.values()
+        for blocks in containers.values()
+        for block in blocks
+    )
+
+
 def _broken(devices: tuple[Device, ...], *, healthy: bool) -> tuple[Device, ...]:
     return tuple(replace(one, healthy=healthy or number > 0) for number, one in enumerate(devices))
 
@@ -632,7 +659,7 @@ async def virtual_lab(seed: object = 0) -> AsyncIterator[VirtualLab]:
     clock = ManualClock(settle=loop.quiet)
     loop.moment = clock.monotonic
     async with (
-        ApiServer(now=clock.now, rng=rng) as server,
+        ApiServer(now=clock.now, rng=rng, gates=frozenset({LISTS})) as server,
         VirtualLab(server, clock, rng) as lab,
     ):
         yield lab

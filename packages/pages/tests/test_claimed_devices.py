@@ -7,8 +7,11 @@ from packages.pages.tests.serving import page, served, words
 from tests.insight.claim_world import DRIVER, mixed
 
 from numakube.apps.dra_mirror import CLAIMS
+from numakube.dra.device_ids import DeviceId
+from numakube.insight.dra_devices import DraDevice
 from numakube.insight.facts import ClusterFacts
 from numakube.kube.clock import SystemClock
+from numakube_pages.node_rows import row_of
 from numakube_pages.page_source import Source
 from numakube_pages.process import source_of_facts
 
@@ -40,6 +43,17 @@ async def test_the_map_of_the_cluster_has_drivers_among_its_resources() -> None:
     assert row.uses[DRIVER].free == (1, 1)
     heat = await source.zone_book.heat(DRIVER, "stranded")
     assert heat["zones"] == 2
+
+
+def test_a_device_between_zones_counts_once_on_its_node() -> None:
+    """It is in each of its zones, which add up to more."""
+    facts = mixed().facts()
+    (node,), (report,) = facts.nodes.values(), facts.topologies.values()
+    between = DraDevice(id=DeviceId(DRIVER, "node-a", "gpu-9"), zones=(0, 1))
+    taken = DraDevice(id=DeviceId(DRIVER, "node-a", "gpu-8"), zones=(0, 1), is_free=False)
+    use = row_of(node, report, devices=[between, taken]).uses[DRIVER]
+    assert (use.allocatable, use.free) == ((2, 2), (1, 1))
+    assert (use.total, use.total_free) == (2, 1)
 
 
 async def test_rows_change_when_a_claim_does() -> None:

@@ -15,8 +15,14 @@ from tests.worlds.oracles.books import (
     maps_show_who_holds_what,
     namespaces_have_what_their_pods_have,
     no_zone_holds_more_than_it_has,
+    schedulers_count_on_nothing_that_is_held,
     tools_show_what_kubelets_hold,
 )
+from tests.worlds.oracles.claimed_devices import (
+    claimed_devices_are_near,
+    no_pod_waits_for_devices_that_are_near,
+)
+from tests.worlds.oracles.confinement import enforcers_keep_pods_on_their_cpus
 from tests.worlds.oracles.figures import figures_are_the_same_everywhere
 from tests.worlds.oracles.findings import Finding, Oracle
 from tests.worlds.oracles.notices import (
@@ -46,6 +52,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     no_kubelet_rejects_a_pod,
     nothing_is_logged_as_an_error,
     no_zone_holds_more_than_it_has,
+    schedulers_count_on_nothing_that_is_held,
     caches_equal_a_fresh_list,
     no_pod_waits_that_fits,
     no_pod_of_the_stock_scheduler_waits_that_fits,
@@ -59,6 +66,9 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     audit_says_where_pods_are,
     namespaces_have_what_their_pods_have,
     explanations_of_nodes_and_claims_are_true,
+    enforcers_keep_pods_on_their_cpus,
+    claimed_devices_are_near,
+    no_pod_waits_for_devices_that_are_near,
     figures_are_the_same_everywhere,
     events_are_true,
     a_quiet_cluster_is_quiet,

@@ -96,6 +96,29 @@ async def tools_show_what_kubelets_hold(lab: Lab) -> AsyncIterator[str]:
                 yield f"{name}: zone {zone.id} is shown with {wrong}"
 
 
+async def schedulers_count_on_nothing_that_is_held(lab: Lab) -> AsyncIterator[str]:
+    """No scheduler believes more of a zone to be free than its kubelet's books have."""
+    for name, running in lab.schedulers.items():
+        if not running.process.leading or running.task.done():
+            continue
+        for node in running.process.mirror.cluster.nodes():
+            kubelet = lab.pool.kubelets.get(node.name)
+            belief, topology = node.numa, node.numa.topology if node.numa is not None else None
+            if belief is None or topology is None or lab.producers.get(node.name) == "none":
+                continue
+            if kubelet is None or not kubelet.is_up or kubelet.admission is None:
+                continue
+            truth = true_zones(kubelet.admission.model)
+            for zone, free in zip(topology.zones, belief.available, strict=True):
+                true = truth[f"node-{zone.id}"]
+                has = {
+                    key: true[key][1] * (1000 if key == "cpu" else 1)
+                    for key in free.keys() & true.keys()
+                }
+                if wrong := {key: (free[key], has[key]) for key in has if free[key] > has[key]}:
+                    yield f"scheduler {name} believes of {node.name}, zone {zone.id}: {wrong}"
+
+
 async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
     """A map names for every pod the CPUs that its kubelet's state has for it."""
     facts = await lab.facts()
@@ -170,7 +193,7 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
             yield f"audit does not know where {place[1]} is, which has CPUs {cpus} of {name}"
         if _is_allotted(pod) or not cpus:
             continue
-        zones = {node.id for node in model.machine.nodes if cpus & _zone(model, node.id)}
+        zones = zones_of(model, cpus)
         listed = misaligned.get(place)
         if listed is not None and not zones <= set(listed.zones):
             yield f"audit has {place[1]} on {listed.zones}, its CPUs {cpus} are on {zones}"
@@ -192,6 +215,11 @@ def cpus_of(model: KubeletNode, uid: str) -> CpuSet:
     for bits in (model.cpus.assignments.get(uid, {}) if model.cpus is not None else {}).values():
         held |= bits
     return CpuSet(held)
+
+
+def zones_of(model: KubeletNode, cpus: CpuSet) -> set[int]:
+    """Return the NUMA nodes that *cpus* are on."""
+    return {node.id for node in model.machine.nodes if cpus & _zone(model, node.id)}
 
 
 def _zone(model: KubeletNode, zone: int) -> CpuSet:

@@ -68,7 +68,18 @@ async def _pages(lab: Lab, running: RunningScheduler, facts: ClusterFacts) -> As
     whole = cluster_usage(usages)
     if not lab.all_exact or lab.unsettled:
         return
-    pages = {total.name: (total.total, total.free) for total in overview.totals}
+    several = {
+        resource
+        for kubelet in lab.pool.kubelets.values()
+        for resource, devices in kubelet.plan.machine.devices.items()
+        if any(len(device.numa_nodes) > 1 for device in devices)
+    }
+    # Reports of amounts count such devices of plugins in each of their zones, and so do pages.
+    pages = {
+        total.name: (total.total, total.free)
+        for total in overview.totals
+        if total.name not in several
+    }
     top = {name: (amount, whole.free.get(name, 0)) for name, amount in whole.allocatable.items()}
     wrong = {
         name: (pages.get(name), top.get(name))

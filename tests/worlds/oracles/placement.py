@@ -35,7 +35,7 @@ WRONG: Final = "wrong-"
 """How the names of pods begin whose annotations cannot be read."""
 _POD: Final = {"apiVersion": "v1", "kind": "Pod"}
 _BRIEF: Final = ExplainOptions(changes=False)
-_SIMULATED: Final = SimulationOptions(until=120.0, patience_seconds=60.0)
+SIMULATED: Final = SimulationOptions(until=120.0, patience_seconds=60.0)
 
 
 async def no_pod_is_bound_twice(lab: Lab) -> AsyncIterator[str]:
@@ -86,11 +86,11 @@ async def _waiting_though_they_fit(lab: Lab) -> AsyncIterator[str]:
         told = in_its_gang(told, facts, engine_of, subject)
         if told.verdict == "fits":
             yield f"{name} waits, and explain says: {told.summary}"
-        elif _is_plain(pod):
+        elif is_plain(pod):
             places = [
                 kubelet
                 for kubelet in lab.pool.kubelets
-                if _takes(lab, nodes.get(kubelet), kubelet, pod)
+                if takes(lab, nodes.get(kubelet), kubelet, pod)
             ]
             if places and all(lab.tells_exactly(place) for place in places):
                 yield f"{name} waits, and the kubelet of {places[0]} would admit it: {told.summary}"
@@ -100,13 +100,13 @@ async def explanations_of_nodes_and_claims_are_true(lab: Lab) -> AsyncIterator[s
     """A node takes what its explanation says, and devices of a claim are where its pods run."""
     facts = await lab.facts()
     pods = {pod.metadata.key: pod for pod in lab.pods}
-    plain = [pod for pod in lab.waiting() if _is_plain(pod)]
+    plain = [pod for pod in lab.waiting() if is_plain(pod)]
     for name, node in facts.nodes.items() if plain and lab.all_exact else ():
         engine, options = engine_of(facts), ExplainOptions(node=name, changes=False)
         told = explain_node(facts, name, partial(explain, facts, engine, options=options))
         for entry in told.waiting:
             pod = pods.get(entry.pod)
-            if entry.verdict == "fits" and pod in plain and not _takes(lab, node, name, pod):
+            if entry.verdict == "fits" and pod in plain and not takes(lab, node, name, pod):
                 yield f"explain node says that {entry.pod} fits on {name}, and its kubelet does not"
     for key, claim in facts.objects.resource_claims.items():
         if claim.status.allocation is None:
@@ -162,11 +162,9 @@ async def no_pod_of_the_stock_scheduler_waits_that_fits(lab: Lab) -> AsyncIterat
     nodes = (await lab.facts()).nodes
     for pod in lab.waiting(STOCK):
         places = [
-            kubelet
-            for kubelet in lab.pool.kubelets
-            if _takes(lab, nodes.get(kubelet), kubelet, pod)
+            kubelet for kubelet in lab.pool.kubelets if takes(lab, nodes.get(kubelet), kubelet, pod)
         ]
-        if places and lab.age(pod) >= lab.young_seconds and _is_plain(pod):
+        if places and lab.age(pod) >= lab.young_seconds and is_plain(pod):
             yield f"{pod.metadata.name} waits, and the kubelet of {places[0]} would admit it"
 
 
@@ -199,7 +197,7 @@ def _reaches(node: Node, required: NodeSelector | None) -> bool:
     )
 
 
-def _is_plain(pod: Pod) -> bool:
+def is_plain(pod: Pod) -> bool:
     """Whether nothing but room decides where *pod* may run."""
     spec = pod.spec
     annotated = any("koordinator" in key for key in pod.metadata.annotations)
@@ -208,7 +206,7 @@ def _is_plain(pod: Pod) -> bool:
     return not (constrained or spec.node_selector or spec.resources or spec.volumes or annotated)
 
 
-def _takes(lab: Lab, node: Node | None, name: str, pod: Pod) -> bool:
+def takes(lab: Lab, node: Node | None, name: str, pod: Pod) -> bool:
     if node is None or node.spec.unschedulable or node.spec.taints:
         return False
     if any(other.spec.node_name == name and pending_resize(other) for other in lab.pods):
@@ -240,16 +238,17 @@ async def simulation_says_what_fits(lab: Lab) -> AsyncIterator[str]:
     """In a simulation of the present state no pod of ours starts that waits here."""
     if lab.unsettled or not lab.all_exact or not lab.served or lab.sharded:
         return
-    waiting = {pod.metadata.key for pod in lab.waiting() if lab.age(pod) >= lab.young_seconds}
-    if not waiting:
+    waiting = lab.waiting()
+    young = any(lab.age(pod) < lab.young_seconds for pod in waiting)
+    if not waiting or young or any(pod.spec.scheduling_gates for pod in waiting):
         return
     facts = await lab.facts()
     try:
-        run = Run(cluster_of(facts, "the lab"), ours(), 0, _SIMULATED)
+        run = Run(cluster_of(facts, "the lab"), ours(), 0, SIMULATED)
     except MalformedObject as error:
         yield f"the present state cannot be simulated: {error}"
         return
     run.play(waiting_in(facts))
     for name, fate in run.fates().items():
-        if name in waiting and fate in facts.nodes:
+        if fate in facts.nodes:
             yield f"{name} waits, and runs on {fate} in a simulation"

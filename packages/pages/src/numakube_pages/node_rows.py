@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.nrt import attribute_value
-from numakube.insight.dra_devices import zones_with_devices
+from numakube.insight.dra_devices import counted_again, zones_with_devices
 from numakube.insight.usage.zone_usage import NO_LABEL
 from numakube.topology import NodeTopology, nrt_names
 from numakube.topology.kubelet_attributes import kubelet_config
@@ -65,7 +65,7 @@ class ResourceUse:
     Attributes:
         allocatable: what each zone may give to pods.
         free: what each zone has left.
-        total: what all zones may give.
+        total: what all zones may give, together.
         total_free: what is left of it.
         largest: what the zone with most has left: the largest request that one zone can hold.
     """
@@ -77,13 +77,18 @@ class ResourceUse:
     largest: int
 
     @classmethod
-    def of(cls, allocatable: tuple[int, ...], free: tuple[int, ...]) -> ResourceUse:
-        """Return the use of a resource by zone."""
+    def of(
+        cls, allocatable: tuple[int, ...], free: tuple[int, ...], *, again: tuple[int, int] = (0, 0)
+    ) -> ResourceUse:
+        """Return the use of a resource by zone.
+
+        *again* is how many zones count that others count too, and how many of these are free.
+        """
         return cls(
             allocatable=allocatable,
             free=free,
-            total=sum(allocatable),
-            total_free=sum(free),
+            total=sum(allocatable) - again[0],
+            total_free=sum(free) - again[1],
             largest=max(free, default=0),
         )
 
@@ -145,7 +150,7 @@ def row_of(
         zones=tuple(zone.id for zone in read.zones),
         policy=read.policy,
         scope=read.scope,
-        uses=_uses(zones_with_devices(read.zones, devices)),
+        uses=_uses(zones_with_devices(read.zones, devices), devices),
         version=version,
     )
 
@@ -238,12 +243,14 @@ def _state_of(node: Node) -> tuple[int, list[str]]:
     return flags, trouble
 
 
-def _uses(zones: tuple[ZoneView, ...]) -> dict[str, ResourceUse]:
+def _uses(zones: tuple[ZoneView, ...], devices: Sequence[DraDevice]) -> dict[str, ResourceUse]:
     resources = dict.fromkeys(name for zone in zones for name in zone.allocatable)
+    again, again_free = counted_again(devices, {zone.id for zone in zones})
     return {
         name: ResourceUse.of(
             tuple(zone.allocatable.get(name, 0) for zone in zones),
             tuple(zone.available.get(name, 0) for zone in zones),
+            again=(again.get(name, 0), again_free.get(name, 0)),
         )
         for name in resources
     }

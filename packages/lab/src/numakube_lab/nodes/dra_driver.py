@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.dra import named_claims, used_claims
-from numakube.errors import AlreadyExists, NotFound
+from numakube.errors import AlreadyExists, Invalid, NotFound
 from numakube.kube.catalog import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from numakube.node import ClaimedDevice, DynamicResource
 from numakube.node.device_plugin import DevicePluginError
@@ -55,8 +55,8 @@ def device_class(resource: str) -> Document:
     }
 
 
-def resource_slice(plan: NodePlan, resource: str, *, node_uid: str) -> Document:
-    """Return the slice with a node's devices of one resource."""
+def resource_slice(plan: NodePlan, resource: str, *, node_uid: str, lists: bool = True) -> Document:
+    """Return the slice with a node's devices of one resource; attributes may be *lists*."""
     driver = driver_of(resource)
     owner = {"apiVersion": "v1", "kind": "Node", "name": plan.name, "uid": node_uid}
     devices = plan.claimable[resource]
@@ -67,7 +67,7 @@ def resource_slice(plan: NodePlan, resource: str, *, node_uid: str) -> Document:
             "nodeName": plan.name,
             "pool": {"name": plan.name, "generation": 1, "resourceSliceCount": 1},
             "devices": [
-                {"name": device_name(device), "attributes": _attributes(device)}
+                {"name": device_name(device), "attributes": _attributes(device, lists=lists)}
                 for device in devices
                 if device.healthy
             ],
@@ -80,9 +80,11 @@ def device_name(device: Device) -> str:
     return "".join(one if one.isalnum() else "-" for one in device.id.lower()).strip("-")
 
 
-def _attributes(device: Device) -> Document:
-    """Return the id of a device and its place: a device on several nodes has no single one."""
+def _attributes(device: Device, *, lists: bool) -> Document:
+    """Return the id of a device and its place; one on several NUMA nodes has a list, or nothing."""
     attributes: Document = {"id": {"string": device.id[:64]}}
+    if len(device.numa_nodes) > 1 and lists:
+        attributes[NUMA_NODE] = {"ints": list(device.numa_nodes)}
     if len(device.numa_nodes) == 1:
         number = device.numa_nodes[0]
         attributes[NUMA_NODE] = {"int": number}
@@ -94,8 +96,13 @@ async def publish(client: Client, plan: NodePlan, *, node_uid: str) -> None:
     """Write the slices and classes of a node's devices, as its drivers do when they start."""
     for resource in plan.claimable:
         await _create_or_replace(client, DEVICE_CLASSES, device_class(resource))
-        piece = resource_slice(plan, resource, node_uid=node_uid)
-        await _create_or_replace(client, RESOURCE_SLICES, piece)
+        try:
+            piece = resource_slice(plan, resource, node_uid=node_uid)
+            await _create_or_replace(client, RESOURCE_SLICES, piece)
+        except Invalid:
+            # The server knows no attributes that are lists.
+            piece = resource_slice(plan, resource, node_uid=node_uid, lists=False)
+            await _create_or_replace(client, RESOURCE_SLICES, piece)
 
 
 async def _create_or_replace(client: Client, resource: Resource[Document], new: Document) -> None:

@@ -51,6 +51,8 @@ from kube_lab_server.kinds.stored_kinds import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kube_lab_server.kind_names import GVK
 
 
@@ -118,14 +120,18 @@ _OF_VERSION: Final[dict[tuple[str, str, str], KindRules]] = {
 
 SHARES: Final = "DRAConsumableCapacity"
 """The gate of a feature that is off by default up to 1.35: devices that several claims share."""
-_BY_GATE: Final[dict[str, dict[tuple[str, str], KindRules]]] = {
-    SHARES: {
-        ("resource.k8s.io", "ResourceClaim"): resource_claim(shares=True),
-        ("resource.k8s.io", "ResourceClaimTemplate"): resource_claim_template(shares=True),
-        ("resource.k8s.io", "ResourceSlice"): resource_slice(shares=True),
-    }
+LISTS: Final = "DRAListTypeAttributes"
+"""The gate of attributes of devices that have several values; off by default up to 1.37."""
+_BY_GATES: Final[dict[tuple[str, str], Callable[[frozenset[str]], KindRules]]] = {
+    ("resource.k8s.io", "ResourceClaim"): lambda gates: resource_claim(shares=SHARES in gates),
+    ("resource.k8s.io", "ResourceClaimTemplate"): lambda gates: resource_claim_template(
+        shares=SHARES in gates
+    ),
+    ("resource.k8s.io", "ResourceSlice"): lambda gates: resource_slice(
+        shares=SHARES in gates, lists=LISTS in gates
+    ),
 }
-GATES: Final = frozenset(_BY_GATE)
+GATES: Final = frozenset({SHARES, LISTS})
 """The gates that can be set."""
 
 
@@ -133,8 +139,7 @@ GATES: Final = frozenset(_BY_GATE)
 def rules_of(gvk: GVK, gates: frozenset[str] = frozenset()) -> KindRules:
     """Return the rules of a kind with some *gates* on; one that is not known has none."""
     name = (gvk.group, gvk.kind)
-    for gate in gates & GATES:
-        if name in _BY_GATE[gate]:
-            return _BY_GATE[gate][name]
+    if gates & GATES and name in _BY_GATES:
+        return _BY_GATES[name](gates)
     own = _OF_VERSION.get(gvk)
     return own or _RULES.get(name, _PLAIN)

@@ -86,7 +86,11 @@ _OFF_OF_DEVICES: Final = (
 )
 
 
-def _drop(slice_: Json, _old: Json | None = None, *, shares: bool) -> None:
+_VALUES: Final = ("bool", "int", "string", "version")
+_LISTS: Final = tuple(f"{field}s" for field in _VALUES)
+
+
+def _drop(slice_: Json, _old: Json | None = None, *, shares: bool, lists: bool) -> None:
     """Drop the fields of features that are off."""
     spec = slice_.get("spec") or {}
     for field in _OFF:
@@ -98,6 +102,9 @@ def _drop(slice_: Json, _old: Json | None = None, *, shares: bool) -> None:
             device.pop("allowMultipleAllocations", None)
             for capacity in (device.get("capacity") or {}).values():
                 capacity.pop("requestPolicy", None)
+        for attribute in (device.get("attributes") or {}).values() if not lists else ():
+            for field in _LISTS:
+                attribute.pop(field, None)
 
 
 def _check(slice_: Json) -> list[FieldError]:
@@ -184,7 +191,8 @@ def _check_attribute(attribute: Json, path: str) -> list[FieldError]:
             errors.append(invalid(place, version, detail))
         if len(version.encode()) > _MAX_VALUE:
             errors.append(too_long(place, _MAX_VALUE))
-    given = [attribute.get(field) for field in ("bool", "int", "string", "version")]
+    # A server without lists has dropped them, and says that there is nothing.
+    given = [attribute.get(field) for field in (*_VALUES, *_LISTS)]
     if sum(value is not None for value in given) != 1:
         shown = attribute or ""
         errors.append(invalid(path, shown, "exactly one value must be specified"))
@@ -201,14 +209,20 @@ def _check_change(new: Json, old: Json) -> list[FieldError]:
     ]
 
 
-def resource_slice(*, shares: bool) -> KindRules:
-    """Return the rules of slices; with *shares* of devices that several claims have."""
+def resource_slice(*, shares: bool, lists: bool = False) -> KindRules:
+    """Return the rules of slices.
+
+    Args:
+        shares: whether several claims may have a share of a device each.
+        lists: whether an attribute may have several values.
+    """
+    drop = partial(_drop, shares=shares, lists=lists)
     return KindRules(
         table=RESOURCE_SLICE_TABLE,
         namespaced=False,
         counted=("spec",),
-        on_create=partial(_drop, shares=shares),
-        on_update=partial(_drop, shares=shares),
+        on_create=drop,
+        on_update=drop,
         check=_check,
         check_change=_check_change,
     )

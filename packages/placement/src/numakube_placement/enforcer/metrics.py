@@ -175,7 +175,7 @@ class Reporter:
         self._said = now
 
     def _warn(self, what: str, problem: PodProblem, pod: Pod | None) -> None:
-        _log.error(what, pod=problem.pod, reason=problem.reason, problem=problem.message)
+        _log.warning(what, pod=problem.pod, reason=problem.reason, problem=problem.message)
         if self._events is not None and pod is not None:
             self._events.warning(reference_to(PODS, pod), problem.reason, problem.message)
 

@@ -199,10 +199,14 @@ NodeAllocatableOverhead:
     2  perContainer  *quantity
 
 DeviceAttribute:
-    2  int      *int64
-    3  bool     *bool
-    4  string   *str
-    5  version  *str
+    2  int       *int64
+    3  bool      *bool
+    4  string    *str
+    5  version   *str
+    6  ints      []int64
+    7  bools     []bool
+    8  strings   []str
+    9  versions  []str
 
 DeviceCapacity:
     1  value          quantity  !
