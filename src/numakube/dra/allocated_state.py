@@ -397,3 +397,17 @@ def _in_thousandths(valid: CapacityRequestPolicyRange, *, fractions: bool) -> bo
 def _exact_thousandths(quantity: Quantity) -> int | None:
     milli = quantity.milli_value()
     return milli if Quantity(milli, -3, Format.DECIMAL_SI) == quantity else None
+
+
+def part_of(device: Device, consumed: Mapping[str, QuantityText | Quantity]) -> float:
+    """Return which part of *device* is consumed, of the capacity of which that is most; at most 1.
+
+    A device of which nothing is consumed by amount is taken as a whole.
+    """
+    parts = []
+    for name, amount in consumed.items():
+        total = parse_quantity(device.capacity[name].value) if name in device.capacity else None
+        if total:
+            used = amount if isinstance(amount, Quantity) else parse_quantity(amount)
+            parts.append(used.milli_value() / total.milli_value())
+    return min(1.0, max(parts, default=1.0))

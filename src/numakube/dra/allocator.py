@@ -22,6 +22,7 @@ from numakube.api.resource_claims import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
+from numakube.dra.allocated_state import part_of, wanted_amounts
 from numakube.dra.candidate_checks import CandidateChecks
 from numakube.dra.device_ids import AllocationError, SearchTime
 from numakube.dra.requests import (
@@ -32,12 +33,13 @@ from numakube.dra.requests import (
     wanted_devices,
     where,
 )
+from numakube.values.quantity import Quantity, parse_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
-    from numakube.api.resource_claims import ResourceClaim
+    from numakube.api.resource_claims import CapacityRequirements, ResourceClaim
     from numakube.api.resource_slices import DeviceClass
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.candidate_checks import ChosenDevice
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     Accepts = Callable[[Iterable[DeviceId]], bool]
     """Tells whether devices for all claims will do."""
 
+
+NO_AMOUNT: Final = Quantity(0)
 
 # ------------------------------------------------------------------------------------------------
 # What an allocation says: devices, configuration, and the nodes that can use it.
@@ -258,6 +262,31 @@ class Allocator:
         for pool in self._inventory.pools_for(node):
             for candidate in pool.candidates if pool.usable else ():
                 yield candidate, not self._state.holds(candidate.id)
+
+    def left(self, candidate: CandidateDevice) -> float:
+        """Return which part of a device claims can still get: of its scarcest capacity."""
+        if candidate.id in self._state.devices:
+            return 0.0
+        consumed = self._state.capacity.get(candidate.id)
+        return 1 - part_of(candidate.device, consumed) if consumed else 1.0
+
+    def amounts(
+        self, candidate: CandidateDevice, asked: CapacityRequirements | None
+    ) -> dict[str, tuple[Quantity, Quantity, Quantity]]:
+        """Return what *asked* takes of each capacity, what is left of it, and what there is.
+
+        Raises:
+            AllocationError: an amount makes no sense.
+        """
+        capacity = candidate.device.capacity
+        fractions = self.features.fractional_capacity_range
+        wanted = wanted_amounts(asked, capacity, fractions=fractions) or {}
+        consumed = self._state.capacity.get(candidate.id, {})
+        totals = {name: parse_quantity(capacity[name].value) for name in wanted}
+        return {
+            name: (amount, totals[name] - consumed.get(name, NO_AMOUNT), totals[name])
+            for name, amount in wanted.items()
+        }
 
     def allocate(
         self,

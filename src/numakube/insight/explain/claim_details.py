@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from numakube.api.resource_claims import ALL
 from numakube.dra.cel_selectors import is_selected
 from numakube.dra.device_ids import AllocationError, DeviceId, SearchStopped
+from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.extended_resources import (
     classes_by_resource,
     requests_and_mappings,
@@ -21,6 +22,7 @@ from numakube.dra.extended_resources import (
 )
 from numakube.dra.pools import repelling_taint
 from numakube.insight.explain.explanation_document import (
+    CapacityLeft,
     ClaimAsk,
     ClaimHolder,
     DeviceRequestAsk,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     """The name of a node, a device that it reaches, and whether no claim holds any of it."""
 
 PLUGIN: Final = "DynamicResources"
+_MOST_AMOUNTS: Final = 64
 
 
 def claims_of(bench: Bench) -> tuple[ClaimAsk, ...]:
@@ -174,7 +177,42 @@ class _ClaimTrial:
             nodes=served,
             steps=steps,
             holders=tuple(self._holders(held)),
+            amounts=self._amounts(body),
         )
+
+    def _amounts(self, body: ExactDeviceRequest) -> tuple[CapacityLeft, ...]:
+        """Return what is left of the devices that claims share, of those that the request means."""
+        conditions = [holds for _, holds in self._conditions(body)]
+        found: list[tuple[float, CapacityLeft]] = []
+        for node, candidate, _ in self._offers:
+            shared = candidate.device.allow_multiple_allocations
+            if not shared or not all(holds(candidate) for holds in conditions):
+                continue
+            try:
+                amounts = self._allocator.amounts(candidate, body.capacity)
+            except AllocationError:
+                continue  # the request's own refusal says it
+            for name, (wanted, left, total) in amounts.items():
+                found.append(
+                    (
+                        -left.milli_value() / (total.milli_value() or 1),
+                        CapacityLeft(
+                            node=node,
+                            device=candidate.id.device,
+                            capacity=name,
+                            numa_nodes=tuple(sorted(self._places(candidate))),
+                            wanted=str(wanted),
+                            left=str(left),
+                            total=str(total),
+                            enough=wanted <= left,
+                        ),
+                    )
+                )
+        found.sort(key=lambda one: (one[0], one[1].node, one[1].device))
+        return tuple(one for _, one in found[:_MOST_AMOUNTS])
+
+    def _places(self, candidate: CandidateDevice) -> frozenset[int]:
+        return KNOWN_PLACES.numa_nodes(candidate.device, candidate.id.driver)
 
     def _steps(self, body: ExactDeviceRequest) -> tuple[tuple[DeviceStep, ...], set[DeviceId]]:
         """Return how many devices are left after each condition, and which are held."""

@@ -202,6 +202,24 @@ class ClaimHolder(Document, frozen=True):
     devices: tuple[str, ...] = ()
 
 
+class CapacityLeft(Document, frozen=True):
+    """What is left of a device of which claims take amounts.
+
+    Attributes:
+        wanted: what the request would take of it, rounded as its driver says.
+        enough: whether that is left.
+    """
+
+    node: str
+    device: str
+    capacity: str
+    numa_nodes: tuple[int, ...] = ()
+    wanted: str = ""
+    left: str = ""
+    total: str = ""
+    enough: bool = False
+
+
 class DeviceRequestAsk(Document, frozen=True):
     """One request of a claim, or one alternative of a request.
 
@@ -209,6 +227,7 @@ class DeviceRequestAsk(Document, frozen=True):
         count: how many devices are wanted; 0 for all.
         nodes: how many nodes could serve it, were it the only request.
         steps: from all devices that nodes offer to those that are free.
+        amounts: what is left of devices that claims share, those with most first.
     """
 
     request: str
@@ -217,6 +236,7 @@ class DeviceRequestAsk(Document, frozen=True):
     nodes: int = 0
     steps: tuple[DeviceStep, ...] = ()
     holders: tuple[ClaimHolder, ...] = ()
+    amounts: tuple[CapacityLeft, ...] = ()
 
 
 class ClaimAsk(Document, frozen=True):

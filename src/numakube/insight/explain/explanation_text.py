@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numakube.insight.explain.explanation_document import (
         Candidate,
+        CapacityLeft,
         Change,
         ClaimAsk,
         ContainerAsk,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final = 3
 _GROUPS: Final = 8
+_AMOUNTS: Final = 8
 _HOLDERS: Final = 8
 _FITTING: Final = 5
 _SPREADING: Final = tuple(
@@ -203,12 +205,23 @@ def _claims(claims: Iterable[ClaimAsk]) -> Iterator[str]:
             wanted = f"{request.count or 'all'} of class {request.device_class}"
             yield f"  request {request.request} ({wanted}): {_serving(request.nodes)}"
             yield f"    devices: {'; '.join(_steps(request.steps))}"
+            if not claim.nodes:
+                yield from map(_amount_left, request.amounts[:_AMOUNTS])
+            if not claim.nodes and (more := len(request.amounts) - _AMOUNTS) > 0:
+                yield f"    and {more} more devices with less; -o json lists them"
             for holder in request.holders[:_HOLDERS]:
                 pods = f" (for {', '.join(holder.pods)})" if holder.pods else ""
                 yield f"    {_names(holder.devices, _NAMES)} held by {holder.claim}{pods}"
             if len(request.holders) > _HOLDERS:
                 yield f"    and {len(request.holders) - _HOLDERS} more claims hold devices"
         yield from (f"  {constraint}" for constraint in claim.constraints)
+
+
+def _amount_left(one: CapacityLeft) -> str:
+    """Say what is left of a device that claims share."""
+    where = f" ({zones_text(one.numa_nodes)})" if one.numa_nodes else ""
+    enough = "" if one.enough else f", too little for {one.wanted}"
+    return f"    {one.device} of {one.node}{where} has {one.left} of {one.total}{enough}"
 
 
 def _serving(nodes: int) -> str:

@@ -13,7 +13,7 @@ that the exact allocator has made, among fewer devices (`numa_allocation`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from numakube.dra.allocated_state import part_of
 from numakube.dra.device_ids import AllocationError, DeviceId, SearchStopped
 from numakube.dra.requests import asks_for_all
 from numakube.kubelet.admission_outcome import Admitted
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     )
 
     from numakube.api.resource_claims import AllocationResult
-    from numakube.dra.allocator import Accepts, Within
+    from numakube.dra.allocator import Accepts, Allocator, Within
     from numakube.dra.pools import CandidateDevice
     from numakube.kubelet.admission_outcome import ContainerPlacement
     from numakube.kubelet.device_pairs import Functions
@@ -63,6 +64,10 @@ if TYPE_CHECKING:
 # A device may be local to several NUMA nodes: it is on given ones if it is local to one of them.
 
 Nodes: TypeAlias = "frozenset[int]"
+Kind: TypeAlias = "tuple[str, tuple[str, ...]]"
+"""The driver of devices, and what they have amounts of: devices of one kind serve alike."""
+Place: TypeAlias = "Callable[[CandidateDevice], Collection[Hashable]]"
+"""Tells at which places a device is."""
 Near: TypeAlias = "Mapping[int, Nodes]"
 """The NUMA nodes that claims should be on, by their positions among the pod's claims."""
 
@@ -160,7 +165,6 @@ class NearDevices:
         allocator = self._known.allocator
         if allocator is None or not found.allocations:
             return found
-        free = [one for one, is_free in allocator.devices(self._node.node) if is_free]
         held = [
             self._candidates[device]
             for device in self._held_devices()
@@ -170,13 +174,51 @@ class NearDevices:
             sum(len(allocation.devices.results) for allocation in found.allocations) + len(held) > 1
         )
         for place in (self._roots, self._local) if several else (self._local,):
-            counts = Counter(at for device in free for at in place(device))
+            room = self._room(place, allocator, found)
             others = {at for device in held for at in place(device)}
-            for wanted in sorted(counts, key=lambda at: (at not in others, counts[at], str(at))):
+            for wanted in sorted(room, key=lambda at: (at not in others, room[at], str(at))):
                 closest = self._allocate(found, _at(place, wanted))
                 if closest is not None:
                     return replace(found, allocations=closest, alike=None)
         return found
+
+    def _room(
+        self, place: Place, allocator: Allocator, found: NodeAllocation
+    ) -> dict[Hashable, tuple[float, float, float]]:
+        """Return what would be left at each place if the claims had what *found* gives them.
+
+        That is, of devices like those in *found*: of the kind of which least would be left, and of
+        all kinds; and of other devices. It counts which part of each kind is left there, so that a
+        hundred network functions do not weigh more than all CPUs. The least comes first: where CPUs
+        run out, memory is stranded. And a place that has many other devices is left to pods that
+        want those.
+        """
+        needed = self._needed(found)
+        has: dict[Hashable, Counter[Kind]] = {}
+        left: dict[Hashable, defaultdict[Kind, float]] = {}
+        for candidate, _ in allocator.devices(self._node.node):
+            kind, part = _kind(candidate), allocator.left(candidate)
+            for at in place(candidate):
+                has.setdefault(at, Counter())[kind] += 1
+                left.setdefault(at, defaultdict(float))[kind] += part
+        room: dict[Hashable, tuple[float, float, float]] = {}
+        for at, kinds in has.items():
+            like = [(left[at][kind] - needed[kind]) / kinds[kind] for kind in needed if kinds[kind]]
+            other = [left[at][kind] / kinds[kind] for kind in kinds if kind not in needed]
+            if like:
+                room[at] = min(like), sum(like), sum(other)
+        return room
+
+    def _needed(self, found: NodeAllocation) -> Mapping[Kind, float]:
+        """Return how many devices of each kind claims take, or which part of one."""
+        needed: defaultdict[Kind, float] = defaultdict(float)
+        for allocation in found.allocations:
+            for result in allocation.devices.results:
+                id_ = DeviceId(result.driver, result.pool, result.device)
+                candidate = self._candidates.get(id_)
+                if candidate is not None and not result.admin_access:
+                    needed[_kind(candidate)] += part_of(candidate.device, result.consumed_capacity)
+        return needed
 
     def _allocate(
         self, found: NodeAllocation, within: Within, accepts: Accepts | None = None
@@ -244,7 +286,12 @@ def _devices(allocation: AllocationResult) -> Iterator[DeviceId]:
             yield DeviceId(result.driver, result.pool, result.device)
 
 
-def _at(place: Callable[[CandidateDevice], Collection[Hashable]], wanted: Hashable) -> Within:
+def _kind(candidate: CandidateDevice) -> Kind:
+    """Return what makes devices alike: their driver, and what they have amounts of."""
+    return candidate.id.driver, tuple(sorted(candidate.device.capacity))
+
+
+def _at(place: Place, wanted: Hashable) -> Within:
     return lambda _, candidate: wanted in place(candidate)
 
 
