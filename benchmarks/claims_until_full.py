@@ -9,7 +9,8 @@ as many CPUs as there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -17,31 +18,38 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from numakube.api.codec import convert, to_tree
-from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.api.kubelet_config import KubeletConfiguration, MemoryReservation
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.cpu_topology import CpuTopology
+from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.scheduling.assembly import all_plugins, assemble, default_configuration
 from numakube.scheduling.cycle import Chosen, Cycle
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources
 from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CYCLE_CLAIMS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing.claim_api import ReplayedApi
+from numakube.values.cpuset import CpuSet
+from numakube.values.resources import MEMORY
 from numakube_dra_driver.device_classes import class_documents
 from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.offer import OfferOptions, make_offer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numakube.kube.resource_types import Document
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.registry import Handle
 
 SHAPE: Final = "2 sockets, 4 numa each, 8 cores, smt 2, 64Gi"
+RESERVED: Final = "0,64"
+"""The core that kubelets keep for themselves; and 1Gi of the same NUMA node."""
 NETWORK_NODES: Final = (0, 4)
 FUNCTIONS: Final = 16
 NETWORK_PODS: Final = 0.2
@@ -51,6 +59,7 @@ CPUS: Final = (2, 4, 6, 8, 10, 12)
 GIB: Final = (4, 8, 16, 24, 32, 48)
 _NIC: Final = "nic.example"
 _NUMA: Final = "resource.kubernetes.io/numaNode"
+_GIB: Final = 1 << 30
 _NOWHERE: Final = Path("/none")
 
 
@@ -87,6 +96,49 @@ def run(sizes: tuple[int, ...] = (1, 4)) -> Iterator[dict[str, Any]]:
             claimed = 100 * sum(one.cpus for one in runs) / (SEEDS * total_cpus(nodes))
             yield {"metric": f"CPUs claimed, {where}", "value": round(claimed, 1), "unit": "%"}
 
+    yield from _beside_the_kubelet()
+
+
+def _beside_the_kubelet() -> Iterator[dict[str, Any]]:
+    """Fill one node with pods that want no network function, by claims and by its kubelet."""
+    ways: dict[str, Callable[[int], Filled]] = {
+        **{
+            f"claims, {name}": partial(_fill_without_functions, choice)
+            for choice, name in CHOICES.items()
+        },
+        "Topology Manager": fill_kubelet,
+    }
+    for way, fill_row in ways.items():
+        runs = [fill_row(seed) for seed in range(SEEDS)]
+        pods, asked = (sum(getattr(one, what) for one in runs) for what in ("pods", "asked"))
+        yield {"metric": f"pods placed, {way}", "value": pods, "unit": f"pods of {asked}"}
+        given = 100 * sum(one.cpus for one in runs) / (SEEDS * total_cpus(1))
+        yield {"metric": f"CPUs given, {way}", "value": round(given, 1), "unit": "%"}
+
+
+def _fill_without_functions(choice: str, seed: int) -> Filled:
+    return fill(choice, seed, functions=False)
+
+
+def fill_kubelet(seed: int) -> Filled:
+    """Return what a kubelet admits that aligns each pod to one NUMA node."""
+    settings = KubeletSettings(
+        topology_policy="single-numa-node",
+        topology_scope="pod",
+        cpu_policy="static",
+        reserved_cpus=CpuSet.parse(RESERVED),
+        memory_policy="Static",
+        reserved_memory={0: {MEMORY: _GIB}},
+        memory_reservation={MEMORY: _GIB},
+    )
+    kubelet, filled = KubeletNode(from_shape(SHAPE), settings), Filled()
+    for number, wanted in enumerate(stream(seed, 1)):
+        filled.asked += 1
+        if isinstance(kubelet.admit(_pod(number, wanted)), Admitted):
+            filled.pods += 1
+            filled.cpus += wanted.cpus
+    return filled
+
 
 CHOICES: Final = {"FirstFit": "first fit", "Aligned": "ours"}
 
@@ -105,10 +157,11 @@ def stream(seed: int, nodes: int) -> Iterator[Wanted]:
         yield wanted
 
 
-def fill(choice: str, seed: int, nodes: int = 1) -> Filled:
-    """Return what found a place."""
+def fill(choice: str, seed: int, nodes: int = 1, *, functions: bool = True) -> Filled:
+    """Return what found a place; with no *functions*, nobody asks for one."""
     filling, filled = Filling(choice, nodes), Filled()
-    for wanted in stream(seed, nodes):
+    for one in stream(seed, nodes):
+        wanted = one if functions else replace(one, functions=0)
         filled.asked += 1
         if filling.place(wanted) >= 0:
             filled.pods += 1
@@ -190,7 +243,9 @@ def _node(name: str) -> Node:
 def _slices(node: str) -> Iterator[Document]:
     """Yield what the driver publishes of a node, and its network functions."""
     options = OfferOptions(sysfs=_NOWHERE, kubelet_config=_NOWHERE)
-    offer = make_offer(from_shape(SHAPE), KubeletConfiguration(), options)
+    reserved = MemoryReservation(numa_node=0, limits={MEMORY: "1Gi"})
+    config = KubeletConfiguration(reserved_system_cpus=RESERVED, reserved_memory=(reserved,))
+    offer = make_offer(from_shape(SHAPE), config, options)
     yield _slice(node, DRIVER, [to_tree(device) for device in offer.devices])
     functions = [
         {"name": f"vf-{zone}-{number}", "attributes": {_NUMA: {"int": zone}}}

@@ -327,6 +327,45 @@ SCHEDULING: Final = (
     ),
 )
 
+CLAIMING: Final = (
+    Alert(
+        name="NumakubeClaimsNotPrepared",
+        severity="critical",
+        expression=(
+            'sum by (instance) (increase(numakube_dra_prepare_seconds_count{result="error"}[10m]))'
+            " > 0"
+        ),
+        lasts="10m",
+        summary="Claims for CPUs and memory are not prepared on a node",
+        description=(
+            "The DRA driver at {{ $labels.instance }} refused {{ $value }} calls in ten minutes:"
+            " pods with claims do not start there; its log and the events of the pods say why."
+        ),
+    ),
+    Alert(
+        name="NumakubeClaimsOrphaned",
+        severity="warning",
+        expression="sum by (instance) (increase(numakube_dra_orphans_total[1h])) > 0",
+        lasts="5m",
+        summary="Claims were left behind on a node",
+        description=(
+            "The DRA driver at {{ $labels.instance }} took back {{ $value }} claims that neither"
+            " kubelet nor API server knew any more; nobody could have their CPUs meanwhile."
+        ),
+    ),
+    Alert(
+        name="NumakubeClaimWriterUnknown",
+        severity="critical",
+        expression="max(numakube_claim_writer_registered) == 0",
+        lasts="5m",
+        summary="API servers do not trust the claim writer",
+        description=(
+            "Pods that ask for a claim cannot be created: the authority of the claim writer's"
+            " certificate is not registered; /readyz of its pods says why."
+        ),
+    ),
+)
+
 ENFORCING: Final = (
     Alert(
         name="NumakubeEnforcerFails",
@@ -360,6 +399,7 @@ GROUPS: Final = {
     "numakube-placement": PLACEMENT,
     "numakube-measured": MEASURED,
     "numakube-scheduling": SCHEDULING,
+    "numakube-claiming": CLAIMING,
     "numakube-enforcing": ENFORCING,
 }
 ALERTS: Final = tuple(alert for group in GROUPS.values() for alert in group)

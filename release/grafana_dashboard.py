@@ -481,6 +481,23 @@ CLAIMS: Final = Row(
             about="One status update of a claim at the API server.",
             unit="s",
         ),
+        Panel(
+            title="CPUs for claims",
+            series=(Series("sum by (state) (numakube_dra_cpus)", "{{state}}"),),
+            about="What DRA drivers of nodes offer to claims, and what claims have of it.",
+        ),
+        Panel(
+            title="Preparing a claim, p99",
+            series=(
+                Series(
+                    "histogram_quantile(0.99, sum by (le, result) "
+                    f"({_rate('numakube_dra_prepare_seconds_bucket')}))",
+                    "{{result}}",
+                ),
+            ),
+            about="From the kubelet's call to its answer; the pod waits for it.",
+            unit="s",
+        ),
     ),
 )
 

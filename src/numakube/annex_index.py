@@ -62,7 +62,11 @@ ANNEXES: Final = (
         summary="A DRA driver that offers CPUs and memory by NUMA node, and makes claims true.",
         extra="dra-driver",
         follows="Kubernetes 1.34 to 1.37",
-        pages=("how-to/have-claims-written.md", "reference/dra-driver.md"),
+        pages=(
+            "how-to/choose-topology-manager-or-claims.md",
+            "how-to/have-claims-written.md",
+            "reference/dra-driver.md",
+        ),
         programs=(
             ProgramEntry(
                 name="dra-driver",
@@ -82,6 +86,12 @@ ANNEXES: Final = (
                 name="claim",
                 summary="Write claims into pods, so that a DRA driver aligns them.",
                 section="Deploy",
+            ),
+        ),
+        checks=(
+            Added(
+                name="Claims for CPUs and memory",
+                summary="Do nodes and pods have what claims for CPUs and memory take?",
             ),
         ),
         manifests=(

@@ -14,6 +14,7 @@ from numakube.insight.explain import Subject, explain
 from numakube.insight.explain.explained_pod import pod_subject
 from numakube.insight.explain.explanation_text import joined, lines_of
 from numakube.insight.scheduler_engine import engine_of
+from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.testing import World, pod
 from numakube_dra_driver.device_classes import class_documents
 from numakube_dra_driver.devices import DRIVER
@@ -24,7 +25,7 @@ NUMA = "resource.kubernetes.io/numaNode"
 def offering() -> World:
     """Return a node that offers its CPUs and memory to claims."""
     world = World()
-    world.add_node("node-a", "none")
+    world.add_node("node-a", settings=KubeletSettings())
     pool = {"name": "node-a/compute", "generation": 1, "resourceSliceCount": 1}
     devices = [to_tree(device) for device in offer_of().devices]
     spec = {"driver": DRIVER, "nodeName": "node-a", "pool": pool, "devices": devices}

@@ -40,6 +40,13 @@ _INDENT: Final = "  "
 @click.option(
     "--skip", multiple=True, metavar="CHECK,...", help="Not these checks. May be repeated."
 )
+@click.option(
+    "--for",
+    "purpose",
+    default="",
+    metavar="WHAT",
+    help="Is the cluster ready for this? Only its checks, as for claims of CPUs: dra.",
+)
 @click.option("--list-checks", is_flag=True, help="List what is checked, and exit.")
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if something is wrong.")
 @click.option(
@@ -55,6 +62,7 @@ def command(
     node: str,
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    purpose: str,
     output: str,
     *,
     list_checks: bool,
@@ -69,13 +77,16 @@ def command(
     if list_checks:
         _print_checks()
         return 0
-    from numakube.insight.doctor.all_checks import diagnose
+    from numakube.insight.doctor.all_checks import PURPOSES, diagnose
     from numakube.insight.doctor.findings import document_of
 
+    if purpose and purpose not in PURPOSES:
+        known = ", ".join(PURPOSES) or "nothing: the annexes that know are not installed"
+        raise click.UsageError(f"There are no checks for {purpose}; there are for {known}.")
     facts = facts_for(cluster)
     if node and node not in facts.nodes:
         raise ConfigError(f"there is no node {node}")
-    diagnosis = diagnose(facts, only=wanted, skip=unwanted, node=node)
+    diagnosis = diagnose(facts, only=wanted, skip=unwanted, node=node, purpose=purpose)
     if output in ("json", "yaml"):
         print_document(document_of(diagnosis, taken_at=facts.taken_at), Output(output))
     else:

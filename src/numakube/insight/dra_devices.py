@@ -12,22 +12,25 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numakube.dra.allocated_state import PoolCounters, state_of
 from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.device_places import KNOWN_PLACES
 from numakube.dra.features import features_of
+from numakube.dra.node_parts import resource_of
 from numakube.dra.pools import DeviceInventory, repelling_taint, with_taints
 from numakube.errors import InvalidValue
 from numakube.scheduling.matching import taint_text
 from numakube.values.quantity import parse_quantity
+from numakube.values.resources import amount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
+    from numakube.api.resource_slices import Device
     from numakube.dra.allocated_state import AllocatedState
     from numakube.dra.pools import CandidateDevice, DevicePool
     from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
@@ -47,6 +50,8 @@ class DraDevice:
         claims: ``namespace/name`` of the claims that hold it, or a share of it.
         pods: ``namespace/name`` of the pods that those claims are reserved for.
         pci: the address of its PCI function; empty if the driver does not publish it.
+        part_of: the resource of the node that it is a part of, such as ``cpu``; else empty.
+        size: how much of that it is, in base units, and ``used`` how much claims have.
         is_free: whether a claim could get it, or one more share of it.
         trouble: why no further claim gets it: a taint, or a pool that cannot be used.
     """
@@ -58,6 +63,9 @@ class DraDevice:
     is_free: bool = True
     trouble: str = ""
     pci: str = ""
+    part_of: str = ""
+    size: int = 0
+    used: int = 0
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -139,7 +147,23 @@ class DraDevices:
             is_free=not trouble and self._has_room(one, counters),
             trouble=trouble,
             pci=KNOWN_PLACES.pci_address(one.device, one.id.driver) or "",
+            **self._part(one),
         )
+
+    def _part(self, one: CandidateDevice) -> dict[str, Any]:
+        """Return of which resource the device is a part, how much it is, and how much is used."""
+        resource = resource_of(one.device, one.id.driver)
+        if not resource:
+            return {}
+        if not one.device.allow_multiple_allocations:
+            size = _cpus_of(one.device)
+            used = size if self._state.holds(one.id) else 0
+        else:
+            consumed = self._state.capacity.get(one.id, {}).values()
+            offered = (capacity.value for capacity in one.device.capacity.values())
+            size = sum(amount_of(resource, amount) for amount in offered)
+            used = sum(amount_of(resource, str(amount)) for amount in consumed)
+        return {"part_of": resource, "size": size, "used": used}
 
     def _trouble(self, one: CandidateDevice, pool: DevicePool) -> str:
         if pool.problem:
@@ -195,6 +219,12 @@ class DraDevices:
                 yield claim, claim.status.allocation
 
 
+def _cpus_of(device: Device) -> int:
+    """Return the CPUs of a core, in thousandths."""
+    attribute = device.attributes.get("dra.cpu/numCPUs")
+    return 1000 * (attribute.integer or 1) if attribute is not None else 1000
+
+
 def _users(claim: ResourceClaim) -> Iterator[str]:
     for user in claim.status.reserved_for:
         if user.resource == "pods":
@@ -202,11 +232,17 @@ def _users(claim: ResourceClaim) -> Iterator[str]:
 
 
 def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return how many of *devices* claims may have, and how many are free, by driver."""
+    """Return how many of *devices* claims may have, and how many are free, by driver.
+
+    What is a part of the node counts by the amounts of its resource.
+    """
     allocatable: Counter[str] = Counter()
     free: Counter[str] = Counter()
     for device in devices:
-        if not device.trouble or device.claims:
+        if device.part_of:
+            allocatable[device.part_of] += device.size
+            free[device.part_of] += device.size - device.used
+        elif not device.trouble or device.claims:
             allocatable[device.id.driver] += 1
             free[device.id.driver] += device.is_free
     return dict(allocatable), dict(free)
@@ -289,7 +325,7 @@ def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
     """Return what a pod holds by zones, with *devices* of its claims, by driver."""
     found = {zones: dict(amounts) for zones, amounts in use.items()}
     own = {zone for zones in use for zone in zones}
-    for device in devices:
+    for device in (one for one in devices if not one.part_of):
         held = found.setdefault(tuple(zones_of_devices([device], own)), {})
         held[device.id.driver] = held.get(device.id.driver, 0) + 1
     return found

@@ -1,8 +1,8 @@
-"""What a scheduler gave pods on nodes whose kubelet gives nothing, as if the node had reported it.
+"""What pods were given on nodes whose kubelet gives nothing, as if the node had reported it.
 
 A kubelet without managers knows of no pod that has CPUs for itself, so the report of its node shows
-them as sharing. What their annotations say is put in, and everything that draws or sums up reports
-shows it.
+them as sharing. What their annotations say, or a driver in the status of their claims, is put in,
+and everything that draws or sums up reports shows it.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from numakube.dra.device_ids import DeviceId
+from numakube.dra.pod_claims import named_claims
+from numakube.errors import InvalidValue
 from numakube.kubelet.admission_outcome import MemoryBlock
 from numakube.topology.allotments import allotment_of, room_on
 from numakube.topology.exact_report import Holding, uid_hash
 from numakube.values.cpuset import CpuSet
-from numakube.values.resources import is_memory
+from numakube.values.resources import amount_of, is_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from numakube.topology.allotments import Share
     from numakube.topology.exact_report import ExactReport, UidHash
     from numakube.topology.topology_view import NodeTopology
+    from numakube.values.cpuset import CpuMask
 
 
 def allotted_holding(pod: Pod) -> Holding | None:
@@ -33,6 +37,50 @@ def allotted_holding(pod: Pod) -> Holding | None:
     allotment = allotment_of(pod)
     holding = holding_of(allotment.total) if allotment is not None else Holding()
     return None if holding.empty else holding
+
+
+def given_holding(facts: ClusterFacts, pod: Pod) -> Holding | None:
+    """Return what a scheduler gave *pod*, or its claims; ``None`` if nothing that is exclusive."""
+    return allotted_holding(pod) or claimed_holding(facts, pod)
+
+
+def claimed_holding(facts: ClusterFacts, pod: Pod) -> Holding | None:
+    """Return the CPUs and memory that *pod* has by claims that are its own.
+
+    Drivers say in a claim's status which CPUs it has (``devices[].data.cpus``). What several pods
+    share belongs to none of them alone.
+    """
+    parts = {
+        device.id: device
+        for device in (facts.dra_devices(pod.spec.node_name) if pod.spec.resource_claims else ())
+        if device.part_of
+    }
+    cpus = CpuSet().mask
+    memory: list[MemoryBlock] = []
+    for _, name in named_claims(pod):
+        claim = facts.objects.resource_claims.get(f"{pod.metadata.namespace}/{name}")
+        if claim is None or [user.uid for user in claim.status.reserved_for] != [pod.metadata.uid]:
+            continue
+        for told in claim.status.devices:
+            cpus |= _told_cpus(told.data)
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation is not None else ():
+            part = parts.get(DeviceId(result.driver, result.pool, result.device))
+            if part is not None and is_memory(part.part_of) and part.zones:
+                amounts = result.consumed_capacity.values()
+                total = sum(amount_of(part.part_of, str(amount)) for amount in amounts)
+                memory.append(MemoryBlock(part.zones, part.part_of, total))
+    holding = Holding(cpus=CpuSet(cpus), memory=tuple(memory))
+    return None if holding.empty else holding
+
+
+def _told_cpus(data: object) -> CpuMask:
+    """Return the CPUs in what a driver says of a device; none if it says nothing of them."""
+    text = data.get("cpus") if isinstance(data, dict) else None
+    try:
+        return CpuSet.parse(text).mask if isinstance(text, str) else CpuSet().mask
+    except InvalidValue:
+        return CpuSet().mask
 
 
 def holding_of(share: Share) -> Holding:
@@ -49,7 +97,11 @@ def holding_of(share: Share) -> Holding:
 
 
 def with_allotments(
-    report: ExactReport, pods: Iterable[Pod], *, key: Callable[[str], UidHash] = uid_hash
+    report: ExactReport,
+    pods: Iterable[Pod],
+    *,
+    key: Callable[[str], UidHash] = uid_hash,
+    given: Callable[[Pod], Holding | None] = allotted_holding,
 ) -> ExactReport:
     """Return *report* with what a scheduler gave those of *pods* that got nothing else.
 
@@ -57,13 +109,14 @@ def with_allotments(
         report: the state of a node.
         pods: that are on it.
         key: what the report knows a pod by, given its uid.
+        given: tells what a pod was given, if not by a scheduler's annotation alone.
     """
     held = dict(report.pods)
     for pod in pods:
         known = held.get(key(pod.metadata.uid))
-        given = allotted_holding(pod) if known is None or known.empty else None
-        if given is not None:
-            held[key(pod.metadata.uid)] = given
+        holding = given(pod) if known is None or known.empty else None
+        if holding is not None:
+            held[key(pod.metadata.uid)] = holding
     return replace(report, pods=held)
 
 

@@ -19,7 +19,11 @@ ANNEX: Final = Annex(
     summary="A DRA driver that offers CPUs and memory by NUMA node, and makes claims true.",
     extra="dra-driver",
     follows="Kubernetes 1.34 to 1.37",
-    pages=("how-to/have-claims-written.md", "reference/dra-driver.md"),
+    pages=(
+        "how-to/choose-topology-manager-or-claims.md",
+        "how-to/have-claims-written.md",
+        "reference/dra-driver.md",
+    ),
     programs=(
         ProgramEntry(
             name="dra-driver",
@@ -39,6 +43,12 @@ ANNEX: Final = Annex(
             name="claim",
             summary="Write claims into pods, so that a DRA driver aligns them.",
             section="Deploy",
+        ),
+    ),
+    checks=(
+        Added(
+            name="Claims for CPUs and memory",
+            summary="Do nodes and pods have what claims for CPUs and memory take?",
         ),
     ),
     manifests=(

@@ -64,6 +64,10 @@ AREAS: Final = {
 }
 RULES: Final[tuple[Rule, ...]] = (*(rule for area in AREAS.values() for rule in area.RULES), BROKEN)
 CHECKS: Final[tuple[Check, ...]] = tuple(check for area in AREAS.values() for check in area.CHECKS)
+PURPOSES: Final = {
+    purpose: area for area in AREAS.values() for purpose in getattr(area, "PURPOSES", {})
+}
+"""What a cluster can be made ready for, and the area whose checks tell whether it is."""
 
 _ORDER: Final = {severity: place for place, severity in enumerate(Severity)}
 _PLACES: Final = {rule.id: place for place, rule in enumerate(RULES)}
@@ -106,7 +110,12 @@ class Diagnosis:
 
 
 def diagnose(
-    facts: ClusterFacts, *, only: Sequence[str] = (), skip: Sequence[str] = (), node: str = ""
+    facts: ClusterFacts,
+    *,
+    only: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    node: str = "",
+    purpose: str = "",
 ) -> Diagnosis:
     """Run the checks.
 
@@ -115,10 +124,11 @@ def diagnose(
         only: ids of rules, or the beginnings of ids, that are wanted; all if empty.
         skip: those that are not.
         node: tells what concerns this node only.
+        purpose: tells whether the cluster is ready for this, and nothing else.
     """
     wanted = {rule.id for rule in RULES if _is_wanted(rule.id, only, skip)}
     found: dict[str, list[Finding]] = {}
-    for finding in _findings(facts):
+    for finding in _findings(facts, _checks_for(purpose)):
         if finding.rule.id in wanted and node in ("", finding.node):
             found.setdefault(finding.rule.id, []).append(finding)
     entries = [
@@ -135,9 +145,16 @@ def unknown_rules(names: Sequence[str]) -> list[str]:
     return [name for name in names if not any(_begins(rule.id, name) for rule in RULES)]
 
 
-def _findings(facts: ClusterFacts) -> list[Finding]:
+def _checks_for(purpose: str) -> tuple[Check, ...]:
+    if not purpose:
+        return CHECKS
+    area = PURPOSES[purpose]
+    return (*area.CHECKS, *area.PURPOSES[purpose])
+
+
+def _findings(facts: ClusterFacts, checks: Sequence[Check]) -> list[Finding]:
     found: list[Finding] = []
-    for check in CHECKS:
+    for check in checks:
         try:
             found += check(facts)
         except Exception as error:

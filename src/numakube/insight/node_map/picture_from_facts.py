@@ -18,7 +18,7 @@ from numakube.insight.node_map.picture import (
     letter_of,
 )
 from numakube.insight.node_map.picture_from_report import picture_of_report
-from numakube.insight.scheduler_holdings import with_allotments
+from numakube.insight.scheduler_holdings import given_holding, with_allotments
 from numakube.topology.exact_report import uid_hash
 from numakube.topology.numa_zones import Unusable, within
 from numakube.topology.topology_view import NodeTopology, Producer
@@ -53,7 +53,9 @@ def _picture(facts: ClusterFacts, node: str) -> NodePicture:
         return NodePicture(node=node, why_not_exact=view.reason, parts=view.parts)
     if view.report is None:
         return picture_of_counts(view)
-    report = with_allotments(view.report, facts.pods_on(node))
+    report = with_allotments(
+        view.report, facts.pods_on(node), given=lambda pod: given_holding(facts, pod)
+    )
     picture = picture_of_report(node, report, pods=pod_names(facts, node))
     return replace(
         picture,
@@ -155,6 +157,7 @@ def with_claimed(
         devices: of DRA drivers on that node.
         reported: names of all pods that the picture counts, with exclusive resources or without.
     """
+    devices = [device for device in devices if not device.part_of]
     if not devices or not picture.zones:
         return picture
     marks = _marks(picture.pods, devices)

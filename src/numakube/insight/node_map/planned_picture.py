@@ -23,7 +23,7 @@ from numakube.insight.node_map.picture_from_facts import (
     with_claimed,
 )
 from numakube.insight.node_map.picture_from_report import picture_of_report
-from numakube.insight.scheduler_holdings import with_allotments
+from numakube.insight.scheduler_holdings import given_holding, with_allotments
 from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.admission_trace import AdmissionTrace
 from numakube.kubelet.predicates import check_fit
@@ -94,7 +94,10 @@ def planned(
     # A rebuilt model knows its pods by their hashes, which its report then hashes once more.
     known = {uid_hash(digest): name for digest, name in pod_names(facts, node).items()}
     report = with_allotments(
-        report_of(model), running.values(), key=lambda uid: uid_hash(uid_hash(uid))
+        report_of(model),
+        running.values(),
+        key=lambda uid: uid_hash(uid_hash(uid)),
+        given=lambda pod: given_holding(facts, pod),
     )
     after = with_claimed(
         picture_of_report(node, report, pods={**known, **trial.names}),

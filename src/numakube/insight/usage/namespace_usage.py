@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.scheduler_holdings import allotted_holding
+from numakube.insight.scheduler_holdings import given_holding
 from numakube.insight.usage.pod_alignment import Alignment, pod_usages
 from numakube.insight.usage.stranded_amounts import LEAN, proportion
 from numakube.insight.usage.zone_usage import node_usage
@@ -107,7 +107,7 @@ def _held_on(facts: ClusterFacts, node: str) -> Held:
     for pod in facts.pods_on(node):
         holding = report.holding(pod.metadata.uid)
         if holding is None or holding.empty:
-            holding = allotted_holding(pod) or holding
+            holding = given_holding(facts, pod) or holding
         if holding is None:
             continue
         for zones, amounts in use_in_report(report, holding).items():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from numakube.api.nrt import attribute_value
 from numakube.insight.dra_devices import zones_of_devices
 from numakube.insight.held_closeness import closeness_of
-from numakube.insight.scheduler_holdings import allotted_holding
+from numakube.insight.scheduler_holdings import given_holding
 from numakube.scheduling.numa.caches.counts_belief import exclusive_requests
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology import nrt_names
@@ -113,7 +113,7 @@ class _PodReader:
         report = view.report if isinstance(view, NodeTopology) else None
         holding = report.holding(meta.uid) if report else None
         if holding is None or holding.empty:
-            holding = allotted_holding(pod) or holding
+            holding = given_holding(self._facts, pod) or holding
         if report is None or holding is None:
             unknown = "the node has no exact report" if report is None else "not in its report yet"
             return PodUsage(
@@ -143,7 +143,7 @@ class _PodReader:
             memory=_memory(holding),
             devices={
                 **{name: len(positions) for name, positions in holding.devices.items()},
-                **_counts(claimed),
+                **_counts(device for device in claimed if not device.part_of),
             },
             containers=containers,
             closeness="" if closeness is None else closeness.name,

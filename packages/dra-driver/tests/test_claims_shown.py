@@ -1,0 +1,74 @@
+"""Claimed CPUs and memory in maps and sums: the pod's, and nobody else's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from test_explaining_amounts import claim, offering
+
+from numakube.api.codec import convert
+from numakube.api.pod import PodResourceClaim
+from numakube.api.resource_claims import ResourceClaim
+from numakube.insight.facts import ClusterFacts
+from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.insight.usage.pod_alignment import PodUsage, pod_usages
+from numakube.insight.usage.zone_usage import node_usage
+from numakube.testing import pod
+
+
+def cluster(cpus: str = "1-2,9-10", users: tuple[str, ...] = ("web",)) -> ClusterFacts:
+    """Return a node with a pod that has 4 CPUs and 8Gi of NUMA node 0 by claim."""
+    world = offering()
+    claim(world, "mine", 4, 8, zone=0)
+    tree: Any = msgspec.to_builtins(world.objects.resource_claims["default/mine"])
+    told = {"driver": "numakube.dev", "pool": "node-a/compute", "device": "cpu-numa0"}
+    tree["status"]["devices"] = [{**told, "data": {"cpus": cpus}}]
+    tree["status"]["reservedFor"] = [
+        {"resource": "pods", "name": user, "uid": user} for user in users
+    ]
+    world.objects.resource_claims["default/mine"] = convert(ResourceClaim, tree)
+    uses = (PodResourceClaim(name="numa", resource_claim_name="mine"),)
+    world.run(pod("web", cpu="4", memory="8Gi", resource_claims=uses), "node-a")
+    world.run(pod("plain", cpu="1", guaranteed=False), "node-a")
+    return world.facts()
+
+
+def usages_of(facts: ClusterFacts) -> dict[str, PodUsage]:
+    """Return what each pod has."""
+    return {usage.name: usage for usage in pod_usages(facts, facts.pods)}
+
+
+def test_the_map_draws_claimed_cpus_as_the_pods() -> None:
+    picture = node_picture(cluster(), "node-a")
+    (mark,) = picture.pods
+    assert (mark.name, str(mark.cpus)) == ("default/web", "1-2,9-10")
+    assert picture.sharing_pods == 1
+    drawn = {device.resource for zone in picture.zones for device in zone.devices}
+    assert drawn == {"vendor.example/gpu"}
+
+
+def test_pods_are_aligned_by_what_their_claims_have() -> None:
+    usages = usages_of(cluster())
+    web = usages["web"]
+    assert (str(web.cpus), web.zones, web.alignment) == ("1-2,9-10", (0,), "aligned")
+    assert web.devices == {}
+    assert str(usages["plain"].cpus) == ""
+
+
+def test_zones_have_less_by_what_claims_have() -> None:
+    _, zones = node_usage(cluster(), "node-a")
+    free = {zone.zone: zone.free for zone in zones}
+    assert free[0]["cpu"] == 4000
+    assert free[1]["cpu"] == 8000
+    assert free[1]["memory"] - free[0]["memory"] == 8 << 30
+
+
+def test_what_several_pods_share_is_nobodys_own() -> None:
+    usages = usages_of(cluster(users=("web", "other")))
+    assert str(usages["web"].cpus) == ""
+
+
+def test_nonsense_in_a_claims_status_is_nothing() -> None:
+    usages = usages_of(cluster(cpus="x"))
+    assert str(usages["web"].cpus) == ""
