@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 from tests.kubelet.build import guaranteed, pod, start
 from tests.kubelet.test_topology_hints import numa_of
 
-from numakube.kubelet import topology_hints as hint_merge
-from numakube.kubelet import topology_hints as reference_hint_merge
 from numakube.kubelet.admission_outcome import NO_ANSWER, Admitted, NoAnswer, Rejected
 from numakube.kubelet.cpu_manager import listed_cpu_hints, wide_cpu_hints
 from numakube.kubelet.device_manager import listed_device_hints, wide_device_hints
@@ -30,7 +28,13 @@ from numakube.kubelet.memory_hints import (
     listed_memory_hints,
     wide_memory_hints,
 )
-from numakube.kubelet.topology_hints import Hint, NumaInfo, ProviderHints
+from numakube.kubelet.topology_hints import (
+    Hint,
+    NumaInfo,
+    ProviderHints,
+    merge,
+    reference_merge,
+)
 from numakube.kubelet.topology_manager import decide
 from numakube.kubelet.wide_hints import Cover, WideHints, merge_wide
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet
@@ -110,7 +114,7 @@ def test_described_hints_merge_as_listed_ones(random: Random) -> None:
     others.append([Hint(mask, preferred=random.random() < 0.5) for mask in some])
     listed = random.sample(others, random.randint(0, 1))
     plain = [*(axis.listing() for axis in axes), *listed]
-    assert merge_wide([*axes, *listed], numa) == reference_hint_merge.merge(plain, numa)
+    assert merge_wide([*axes, *listed], numa) == merge(plain, numa)
     described: list[ProviderHints] = [{"r": axis} for axis in axes]
     described += [{"r": one} for one in listed]
     expected = decide(TopologyPolicy.SINGLE_NUMA_NODE, [{"r": one} for one in plain], numa)
@@ -126,7 +130,7 @@ def test_one_resource_alone_gets_its_own_best_hint_on_wide_machines(random: Rand
     numa = numa_of(*nodes, distances=rows, closest=random.random() < 0.5)
     hints = some_hints(random, nodes)
     if hints:
-        assert merge_wide([hints], numa) == reference_hint_merge.merge([hints.listing()], numa)
+        assert merge_wide([hints], numa) == reference_merge([hints.listing()], numa)
 
 
 @given(SEEDS)
@@ -143,7 +147,7 @@ def test_two_resources_on_a_wide_machine_agree_on_what_both_prefer(random: Rando
         smallest, listed = random.choice((1, 2, 7, 8)), random.sample(some, random.randint(0, 30))
         axes.append(WideHints(numa.nodes, (cover,), smallest, listed=frozenset(listed)))
     plain = [axis.listing() for axis in axes]
-    assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
+    assert merge_wide(axes, numa) == merge(plain, numa)
 
 
 @given(SEEDS)
@@ -156,7 +160,7 @@ def test_two_resources_on_a_wide_machine_are_listed(random: Random) -> None:
         WideHints(numa.nodes, (Cover(amount, sum(amount.values()) - 2),), 8) for amount in amounts
     ]
     plain = [axis.listing() for axis in axes]
-    assert merge_wide(axes, numa) == reference_hint_merge.merge(plain, numa)
+    assert merge_wide(axes, numa) == merge(plain, numa)
 
 
 def some_books(random: Random) -> MemoryBooks:
@@ -348,7 +352,7 @@ def test_wide_and_listed_hints_merge_on_eight_to_ten_nodes_as_lists_do(seed: int
         axes = wide[: random.randint(1, 2)] + [listed_axis(random, numa)] * random.randint(0, 1)
         random.shuffle(axes)
         plain = [axis.listing() if isinstance(axis, WideHints) else axis for axis in axes]
-        assert merge_wide(axes, numa) == hint_merge.merge(plain, numa), axes
+        assert merge_wide(axes, numa) == merge(plain, numa), axes
 
 
 TWENTY = numa_of(*range(20))
@@ -445,7 +449,7 @@ def test_a_thousand_described_sets_are_compared_one_by_one(sets: int, answers: b
     few = WideHints(TWENTY.nodes, (), open=0, listed=frozenset(masks_over(TWENTY.nodes)[-sets:]))
     other = [Hint(TWENTY.everywhere, preferred=False)]
     if answers:
-        assert merge_wide([few, other], TWENTY) == hint_merge.merge([few.listing(), other], TWENTY)
+        assert merge_wide([few, other], TWENTY) == merge([few.listing(), other], TWENTY)
     else:
         with pytest.raises(NoAnswer, match="cannot compare so many sets"):
             merge_wide([few, other], TWENTY)
