@@ -39,6 +39,13 @@ _VALUES: dict[str, Any] = {
 }
 
 
+def _no_digit(text: str, at: str) -> str:
+    return (
+        f'IP Address "{text}" parse error during conversion from string: ParseAddr("{text}"): '
+        f'IPv4 field must have at least one digit (at "{at}")'
+    )
+
+
 def _value(text: str) -> Any:
     return compile_expression(text, _VARIABLES).evaluate(_VALUES)
 
@@ -47,6 +54,34 @@ def _value(text: str) -> Any:
     ("text", "value"),
     [
         ("1 + 2 * 3", 7),
+        ("optional.of(1) == optional.of(1)", True),
+        ("optional.of(1) == optional.of(2)", False),
+        ("optional.none() == optional.none()", True),
+        ("optional.of(1) == optional.none()", False),
+        ("optional.none().?a.hasValue()", False),
+        ("has(optional.none().a)", False),
+        ("string(timestamp('2024-01-01T00:00:00.250Z'))", "2024-01-01T00:00:00.25Z"),
+        ("string(timestamp('2024-01-01T00:00:00Z'))", "2024-01-01T00:00:00Z"),
+        (
+            "timestamp('2024-01-01T00:01:00Z') - timestamp('2024-01-01T00:00:00Z') "
+            "== duration('1m')",
+            True,
+        ),
+        ("timestamp('2024-07-01T00:00:00Z').getHours('')", 0),
+        ("timestamp('2024-07-01T00:00:00Z').getHours('Europe/Berlin')", 2),
+        ("int(duration('1500ms'))", 1_500_000_000),
+        ("-dyn(true)", False),
+        ("url('http://a.b:80/x').getPort()", "80"),
+        ("url('http://a.b/x').getPort()", ""),
+        ("format.byte().validate('YQ==').hasValue()", False),
+        ("format.byte().validate('!').value()", ["invalid base64"]),
+        ("format.byte().validate('').value()", ["invalid base64"]),
+        ("format.datetime().validate('2024-01-01t00:00:00z').hasValue()", False),
+        ("format.datetime().validate('noon').value()", ["invalid datetime"]),
+        ("format.dns1123LabelPrefix().validate('a-').hasValue()", False),
+        ("format.dns1123LabelPrefix().validate('a').hasValue()", False),
+        ("format.dns1123LabelPrefix().validate('a_').hasValue()", True),
+        ("format.dns1123Label().validate('a-').hasValue()", True),
         ("[?optional.of(1), 2]", [1, 2]),
         ("[?optional.none(), 2]", [2]),
         ("{?'a': optional.of(1), ?'b': optional.none()}", {"a": 1}),
@@ -191,6 +226,13 @@ def test_an_expression_has_its_value(text: str, value: Any) -> None:
         ("s.substring(9)", "index out of range: 9"),
         ("l.all(x, x / 0 == 1)", "division by zero"),
         ("[].min()", "min called on empty list"),
+        ("ip('1..2.3')", _no_digit("1..2.3", ".2.3")),
+        ("ip('.1.2.3')", _no_digit(".1.2.3", ".1.2.3")),
+        ("ip('1.2.3.')", _no_digit("1.2.3.", ".")),
+        (
+            "timestamp('2024-07-01T00:00:00Z').getHours('No/Where')",
+            "unknown time zone No/Where",
+        ),
     ],
 )
 def test_an_expression_without_value_says_why(text: str, message: str) -> None:
@@ -208,6 +250,10 @@ def test_an_expression_without_value_says_why(text: str, message: str) -> None:
             "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', "
             "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, "
             "IDENTIFIER}\n | i >\n | ...^",
+        ),
+        (
+            "i.a",
+            "ERROR: <input>:1:2: type 'int' does not support field selection\n | i.a\n | .^",
         ),
         ("o.b", "ERROR: <input>:1:2: undefined field 'b'\n | o.b\n | .^"),
         (

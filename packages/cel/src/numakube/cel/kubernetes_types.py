@@ -174,7 +174,7 @@ def _address_problem(text: str) -> str:
             rest = ".".join((field[wrong.start() :], *fields[index + 1 :]))
             return f"unexpected character (at {go_quote(rest)})"
         if not field:
-            rest = ".".join(("", *fields[index:])) if index else text
+            rest = ".".join(fields[index:]) or "." if index else text
             return f"IPv4 field must have at least one digit (at {go_quote(rest)})"
         if len(field) > 1 and field[0] == "0":
             return "IPv4 field has octet with leading zero"
