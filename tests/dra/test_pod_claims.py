@@ -83,3 +83,4 @@ def test_a_claim_without_an_allocation_is_neither_late_nor_ready() -> None:
     assert not is_late(claim, NOW, 0.0)
     assert not is_ready(claim)
     assert failed_condition(claim) == ""
+    assert not has_conditions(claim)

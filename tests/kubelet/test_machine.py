@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from numakube.kubelet.machine import (
     Closeness,
     Connection,
+    Core,
+    Device,
     DeviceTree,
+    HugePages,
+    Machine,
+    NumaNode,
     PciPath,
+    differences,
     path_of,
     tree_of,
 )
@@ -102,3 +111,60 @@ def test_devices_that_are_local_to_several_numa_nodes_are_close_on_each() -> Non
         found = tree_of([card, other]).between("card", "other")
         assert found is not None
         assert found.closeness is closeness
+
+
+# ------------------------------------------------------------------------------------------------
+# Where two machines differ.
+
+CORES = (Core(0, (0, 2), 0), Core(1, (1, 3), 0, uncore_cache=1))
+NODE = NumaNode(0, 8, CORES, (HugePages(1024, 4),), (10,))
+WHOLE = Machine((NODE,), 4, 1, {"example.com/gpu": (Device("a", (0,)), Device("b"))})
+
+
+def with_node(**fields: Any) -> Machine:
+    """Return the machine with one thing of its node changed."""
+    return replace(WHOLE, nodes=(replace(NODE, **fields),))
+
+
+def with_devices(*devices: Device, resource: str = "example.com/gpu") -> Machine:
+    """Return the machine with these devices alone."""
+    return replace(WHOLE, devices={resource: devices})
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (WHOLE, []),
+        (replace(WHOLE, nodes=()), ["1 NUMA nodes, not 0"]),
+        (
+            replace(WHOLE, cpu_count=5, socket_count=2),
+            ["cpu_count is 4, not 5", "socket_count is 1, not 2"],
+        ),
+        (with_node(memory_bytes=9), ["NUMA node 0: memory_bytes is 8, not 9"]),
+        (with_node(distances=()), ["NUMA node 0: distances is (10,), not ()"]),
+        (with_node(cores=CORES[:1]), ["NUMA node 0: 2 cores, not 1"]),
+        (
+            with_node(cores=(CORES[0], replace(CORES[1], uncore_cache=2))),
+            ["NUMA node 0: core with CPUs 1,3: uncore_cache is 1, not 2"],
+        ),
+        (
+            with_node(hugepages=(HugePages(1024, 5),)),
+            ["NUMA node 0: hugepages of 1024 bytes: count is 4, not 5"],
+        ),
+        (
+            with_devices(Device("a", (1,)), Device("b", healthy=False)),
+            [
+                "example.com/gpu: device a: numa_nodes is (0,), not (1,)",
+                "example.com/gpu: device b: healthy is True, not False",
+            ],
+        ),
+        (with_devices(Device("a", (0,))), ["example.com/gpu: 2 devices, not 1"]),
+        (
+            with_devices(resource="example.com/nic"),
+            ["example.com/gpu: 2 devices, not 0", "device resources"],
+        ),
+        (replace(WHOLE, tree=machine()), ["how devices are connected"]),
+    ],
+)
+def test_where_two_machines_differ_is_told_part_by_part(other: Machine, told: list[str]) -> None:
+    assert differences(WHOLE, other) == told

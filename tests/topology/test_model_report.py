@@ -25,6 +25,7 @@ from numakube.kubelet.preferred_allocation import Preference, chooser_of
 from numakube.topology.exact_report import DeviceTable, Holding, MemoryCell, defect_of, uid_hash
 from numakube.topology.model_report import (
     ZoneAmounts,
+    moved,
     node_of,
     nrt_of,
     place,
@@ -32,7 +33,7 @@ from numakube.topology.model_report import (
     report_of,
     zones_of,
 )
-from numakube.topology.numa_zones import Unusable
+from numakube.topology.numa_zones import Unusable, ZoneView
 from numakube.topology.report_notation import write_holding
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
@@ -456,3 +457,24 @@ def test_a_zone_of_memory_alone_has_no_cpus() -> None:
     settings = static_settings(reserved_cpus=CpuSet.of([1]))
     node = start(from_shape("1 socket, 4 cores, 8Gi + 1 cxl 16Gi"), settings)
     assert [zone.capacity for zone in zones_of(node)] == [{"cpu": 4000}, {"cpu": 0}]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ({}, {}, 5),
+        ({"cpu": 6}, {"cpu": 6, "gone": 1}, 5),
+        ({"cpu": 6}, {"cpu": 4}, 3),
+        ({"cpu": 6}, {"cpu": 7}, 6),
+        ({"cpu": 6}, {}, 0),
+        ({"cpu": 6}, {"cpu": 1}, 0),
+        ({}, {"cpu": 9}, 8),
+    ],
+)
+def test_of_a_model_a_zone_takes_what_changes_and_stays_within_what_it_has(
+    before: dict[str, int], after: dict[str, int], left: int
+) -> None:
+    zone = ZoneView(
+        id=0, name="node-0", capacity={"cpu": 9}, allocatable={"cpu": 8}, available={"cpu": 5}
+    )
+    assert moved(zone, before, after) == {"cpu": left}

@@ -14,11 +14,12 @@ from tests.kubelet.build import admit, guaranteed, pod, start
 from tests.kubelet.conftest import dual_socket_ht
 
 from numakube.apps.exporter.export_loop import SECOND_LOOKS_SECONDS, Exporter
+from numakube.apps.exporter.kubelet_checkpoints import read_checkpoints
 from numakube.apps.exporter.metrics import ExporterMetrics
 from numakube.apps.exporter.node_scan import NodeInputs
 from numakube.apps.exporter.nrt_writer import Operation, Written
 from numakube.apps.exporter.report import Report
-from numakube.apps.exporter.report_options import ReportOptions
+from numakube.apps.exporter.report_options import ReportOptions, Trouble
 from numakube.apps.exporter.scan_wakeups import Trigger, Wakeup, Wakeups
 from numakube.apps.exporter.surprises import Silence
 from numakube.errors import (
@@ -28,6 +29,7 @@ from numakube.errors import (
     NumakubeError,
 )
 from numakube.kube.clock import ManualClock
+from numakube.kubelet.state_files import StateFiles
 
 
 @dataclass
@@ -155,6 +157,22 @@ async def test_wakeups_are_counted_by_what_led_to_them(scene: Scene) -> None:
     await scene.pass_time(1)
     for trigger in ("start", "kubelet-state", "pod"):
         assert scene.metric("numakube_exporter_wakeups_total", trigger=trigger) == 1
+
+
+async def test_problems_are_counted_as_long_as_they_are_there(scene: Scene) -> None:
+    """Those of the last scan, not of all."""
+
+    def damaged() -> float | None:
+        return scene.metric("numakube_exporter_problems", kind=str(Trouble.BAD_CHECKPOINT))
+
+    healthy = scene.node.inputs
+    scene.node.inputs = replace(healthy, checkpoints=read_checkpoints(StateFiles(cpu=b"{")))
+    for _ in range(2):
+        await scene.pass_time(60)
+        assert damaged() == 1
+    scene.node.inputs = healthy
+    await scene.pass_time(60)
+    assert damaged() is None
 
 
 async def test_what_readers_cannot_foresee_is_published(clock: ManualClock) -> None:

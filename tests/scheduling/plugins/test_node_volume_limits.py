@@ -260,3 +260,20 @@ def test_portworx_is_attached_by_csi_where_the_node_says_so(told: str, migrated:
     node = convert(CSINode, tree)
     assert is_migrated(PORTWORX, node) is migrated
     assert is_migrated(GCE, node)
+
+
+def test_a_disk_that_no_csi_driver_attaches_on_a_node_does_not_count_there() -> None:
+    """Portworx is taken over node by node; the kubelet of the others attaches it itself."""
+    made = cluster()
+    limit = {"drivers": [{"name": "pxd.portworx.com", "nodeID": "x", "allocatable": {"count": 1}}]}
+    migrated = {"storage.alpha.kubernetes.io/migrated-plugins": f"{GCE},{PORTWORX}"}
+    for node, marks in (("a", migrated), ("b", {})):
+        tree = {"metadata": {"name": node, "annotations": marks}, "spec": limit}
+        made.objects.csi_nodes[node] = convert(CSINode, tree)
+    for name in ("one", "two", "three"):
+        volume(made.objects, name, portworxVolume={"volumeID": name})
+        claim(made.objects, name, volumeName=name, annotations=BOUND)
+    made.place(pod("one", name="there"), "a")
+    made.place(pod("two", name="here"), "b")
+    full = (Code.UNSCHEDULABLE, "node(s) exceed max volume count")
+    assert verdicts(NodeVolumeLimits(), made, pod("three")) == {"a": full, "b": FITS}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scheduling.numa.caches.reported_node import ReportedNode, machine, pod
 
+from numakube.kubelet.admission_outcome import Rejected
+from numakube.scheduling.numa.caches.kubelet_states import LearntArrival, SharedState
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.numa.caches.predict import Predict
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import report_of
 
@@ -89,3 +92,16 @@ def test_a_node_in_a_state_that_is_known_needs_no_model() -> None:
     larger = PodInfo(pod("larger", cpus=5))
     assert _belief(cache, "n2").outcome_of(larger) == _belief(cache, "n0").outcome_of(larger)
     assert _belief(cache, "n2").has_model
+
+
+def test_of_a_state_only_so_many_kinds_of_pods_are_remembered() -> None:
+    """A cluster may send ever new ones."""
+    state, nothing = SharedState(), cast("Any", None)
+    keys = [kubelet_key(PodInfo(pod(f"p{number}", cpus=number))) for number in range(1, 101)]
+    for key in keys:
+        state.learn_outcome(key, Rejected("No", "room"))
+        state.learn_arrival(key, LearntArrival(nothing, {}, {}, state))
+        assert state.outcome(key)
+        assert state.arrival(key)
+    assert 0 < sum(state.outcome(key) is not None for key in keys) <= 16
+    assert 0 < sum(state.arrival(key) is not None for key in keys) <= 16
