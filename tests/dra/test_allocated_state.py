@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
@@ -14,10 +16,11 @@ from numakube.dra.allocated_state import (
     AllocatedState,
     CompatibilityGroups,
     is_available,
+    state_of,
     wanted_amounts,
 )
 from numakube.dra.allocator import Allocator
-from numakube.dra.device_ids import AllocationError
+from numakube.dra.device_ids import AllocationError, DeviceId
 from numakube.dra.features import Features
 from numakube.dra.pools import DeviceInventory
 from numakube.values.quantity import parse_quantity
@@ -318,3 +321,47 @@ def test_of_counters_that_are_overdrawn_nothing_is_given() -> None:
         cores="1",
     )
     assert allocated(slices, 1, "big", "half") is None
+
+
+_SHARES = st.one_of(st.none(), st.tuples(st.sampled_from("xyz"), st.integers(0, 3)))
+_RESULTS = st.lists(st.tuples(st.sampled_from("ab"), _SHARES, st.booleans()), max_size=3)
+
+
+def _allocation(
+    number: int, results: list[tuple[str, tuple[str, int] | None, bool]]
+) -> AllocationResult:
+    """Return an allocation of devices, shares of devices, or access to administer them."""
+    listed = []
+    for device, share, admin in results:
+        one = {"driver": "d", "pool": "p", "device": device, "request": "r", "adminAccess": admin}
+        if share is not None:
+            one["shareID"] = f"{share[0]}{number}"
+            one["consumedCapacity"] = {"m": str(share[1])} if share[1] else {}
+        listed.append(one)
+    return convert(AllocationResult, {"devices": {"results": listed}})
+
+
+@given(st.lists(_RESULTS, max_size=5), st.booleans(), st.data())
+def test_a_state_forgets_what_is_given_back_and_nothing_else(
+    results: list[list[tuple[str, tuple[str, int] | None, bool]]],
+    sharing: bool,
+    data: st.DataObject,
+) -> None:
+    """Whole devices, shares, capacity and pools; a copy goes its own way."""
+    allocations = [_allocation(number, one) for number, one in enumerate(results)]
+    state = state_of(allocations, sharing=sharing)
+    before, twin = state.copy(), state.copy()
+    left = []
+    for one in allocations:
+        if data.draw(st.booleans()):
+            twin.remove(one, sharing=sharing)
+        else:
+            left.append(one)
+    assert state == before == state_of(allocations, sharing=sharing)
+    assert twin == state_of(left, sharing=sharing)
+    for name in "ab":
+        device = DeviceId("d", "p", name)
+        whole = [one for result in results for one in result if one[0] == name and not one[2]]
+        shared = [one for one in whole if one[1] is not None and sharing]
+        assert state.holds(device) is bool(whole)
+        assert state.is_shared(device) is bool(shared)

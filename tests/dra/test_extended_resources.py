@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.pod import Pod
+from numakube.api.nodes import Node
+from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod
 from numakube.api.resource_claims import ResourceClaim
-from numakube.api.resource_slices import DeviceClass
+from numakube.api.resource_slices import DeviceClass, ResourceSlice
+from numakube.dra.device_ids import AllocationError
 from numakube.dra.extended_resources import (
     IN_MEMORY_NAME,
+    claim_statuses,
     classes_by_resource,
+    has_mapping,
     is_served_name,
     pod_claim,
     requests_and_mappings,
@@ -162,3 +166,144 @@ def test_a_claim_that_was_made_for_the_pod_is_found_again(
 
 # ------------------------------------------------------------------------------------------------
 # Devices that stand for resources of the node, and what a pod asks for as a whole.
+
+
+# ------------------------------------------------------------------------------------------------
+# Devices that stand for resources of the node.
+
+NODE = convert(Node, {"metadata": {"name": "n", "labels": {"kind": "here"}}})
+HERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "Exists"}]}]}
+ELSEWHERE = {"nodeSelectorTerms": [{"matchFields": [
+    {"key": "metadata.name", "operator": "In", "values": ["m"]}
+]}]}  # fmt: skip
+UNREADABLE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "kind", "operator": "Like"}]}]}
+FOUR_CPUS = {"cpu": {"mapping": {"deviceMultiplier": "4"}}}
+
+
+def devices(resources: dict[str, Any], **place: Any) -> ResourceSlice:
+    """Return a slice whose devices a and b stand for *resources*."""
+    own = place.pop("own", {})
+    spec = {
+        "driver": "d",
+        "pool": {"name": "n"},
+        **(place or {"nodeName": "n"}),
+        "devices": [{"name": name, "nodeAllocatableResources": resources, **own} for name in "ab"],
+    }
+    return convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec})
+
+
+def allocated(*names: str, **consumed: str) -> ResourceClaim:
+    """Return a claim that has these devices, with what it consumes of each."""
+    used = {"consumedCapacity": consumed} if consumed else {}
+    results = [
+        {"driver": "d", "pool": "n", "device": name, "request": "r", **used} for name in names
+    ]
+    status = {"allocation": {"devices": {"results": results}}}
+    return convert(ResourceClaim, {"metadata": {"name": "c", "uid": "c"}, "status": status})
+
+
+def user(**claims: str) -> Pod:
+    """Return a pod whose containers use one claim each, by its name in the pod."""
+    containers = [
+        {"name": name, "resources": {"claims": [{"name": claim}]}} for name, claim in claims.items()
+    ]
+    first = [{"name": "first", "resources": {"claims": [{"name": "mine"}]}}, {"name": "plain"}]
+    spec = {"containers": containers, "initContainers": first}
+    return convert(Pod, {"metadata": {"name": "p"}, "spec": spec})
+
+
+def stands_for(
+    claim: ResourceClaim, *slices: ResourceSlice
+) -> tuple[NodeAllocatableResourceClaimStatus, ...]:
+    """Return what the claim amounts to that two containers of a pod use."""
+    assert claim.status.allocation is not None
+    by_name = {"mine": (claim, claim.status.allocation)}
+    return claim_statuses(user(one="mine", two="mine", other="else"), by_name, slices, NODE)
+
+
+@pytest.mark.parametrize(
+    ("resources", "claim", "mapping", "overhead"),
+    [
+        (FOUR_CPUS, allocated("a"), {"cpu": "4"}, {}),
+        (FOUR_CPUS, allocated("a", "b"), {"cpu": "8"}, {}),
+        (
+            {"memory": {"mapping": {"capacityKey": "m"}}},
+            allocated("a", m="2Gi"),
+            {"memory": "2Gi"},
+            {},
+        ),
+        (
+            {"cpu": {"mapping": {"capacityKey": "m", "capacityMultiplier": "3"}}},
+            allocated("a", m="2"),
+            {"cpu": "6"},
+            {},
+        ),
+        ({"cpu": {"mapping": {"capacityKey": "m"}}}, allocated("a", x="2"), {}, {}),
+        ({"cpu": {"mapping": {}}}, allocated("a"), {}, {}),
+        ({"cpu": {"overhead": {"perPod": "1"}}}, allocated("a", "b"), {}, {"cpu": ("2", None)}),
+        (
+            {"memory": {"overhead": {"perContainer": "1Mi"}}, **FOUR_CPUS},
+            allocated("a"),
+            {"cpu": "4"},
+            {"memory": (None, "1Mi")},
+        ),
+        (FOUR_CPUS, allocated("unknown"), {}, {}),
+        ({}, allocated("a"), {}, {}),
+    ],
+)
+def test_a_claim_stands_for_what_its_devices_say(
+    resources: dict[str, Any],
+    claim: ResourceClaim,
+    mapping: dict[str, str],
+    overhead: dict[str, tuple[str | None, str | None]],
+) -> None:
+    """For all containers that use it; one that stands for nothing is left out."""
+    found = stands_for(claim, devices(resources))
+    assert claim.status.allocation is not None
+    says = any("mapping" in one for one in resources.values())
+    known = claim.status.allocation.devices.results[0].device in "ab"
+    assert has_mapping(claim.status.allocation, [devices(resources)]) is (says and known)
+    if not mapping and not overhead:
+        assert found == ()
+        return
+    (status,) = found
+    assert (status.resource_claim_name, status.containers) == ("c", ("first", "one", "two"))
+    assert {one.name: one.quantity for one in status.mapping} == mapping
+    told = {one.name: (one.per_pod, one.per_container) for one in status.overhead}
+    assert told == overhead
+
+
+@pytest.mark.parametrize(
+    ("place", "reached"),
+    [
+        ({"nodeName": "n"}, True),
+        ({"nodeName": "m"}, False),
+        ({"allNodes": True}, True),
+        ({"nodeSelector": HERE}, True),
+        ({"nodeSelector": ELSEWHERE}, False),
+        ({"nodeSelector": UNREADABLE}, False),
+        ({"perDeviceNodeSelection": True, "own": {"nodeName": "n"}}, True),
+        ({"perDeviceNodeSelection": True, "own": {"nodeName": "m"}}, False),
+        ({"perDeviceNodeSelection": True, "own": {"nodeSelector": UNREADABLE}}, False),
+    ],
+)
+def test_devices_that_the_node_does_not_reach_stand_for_nothing(
+    place: dict[str, Any], reached: bool
+) -> None:
+    """Nor do those whose place cannot be understood."""
+    assert bool(stands_for(allocated("a"), devices(FOUR_CPUS, **place))) is reached
+
+
+def test_a_device_of_another_pool_with_the_same_name_is_another_device() -> None:
+    claim, slices = allocated("a"), devices(FOUR_CPUS)
+    for field, other in (("driver", "e"), ("pool", {"name": "o"})):
+        spec = {"driver": "d", "pool": {"name": "n"}, "nodeName": "n", field: other}
+        spec["devices"] = [{"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {}}}}]
+        apart = convert(ResourceSlice, {"metadata": {"name": "o"}, "spec": spec})
+        assert stands_for(claim, apart) == ()
+        assert stands_for(claim, apart, slices) == stands_for(claim, slices) != ()
+
+
+def test_a_share_whose_size_is_unknown_cannot_be_reckoned() -> None:
+    with pytest.raises(AllocationError, match=r"device a: ConsumedCapacity is nil"):
+        stands_for(allocated("a"), devices({"cpu": {"mapping": {"capacityKey": "m"}}}))

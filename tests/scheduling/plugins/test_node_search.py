@@ -20,6 +20,7 @@ from tests.scheduling.plugins.mixed_pods import claim as claim_for
 from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.codec import convert
 from numakube.api.nodes import Node
+from numakube.api.pod import Pod
 from numakube.api.resource_claims import ResourceClaim
 from numakube.api.resource_slices import DeviceClass, ResourceSlice
 from numakube.dra.alike_nodes import NodeKinds
@@ -28,9 +29,16 @@ from numakube.dra.allocator import Allocator
 from numakube.dra.features import Features
 from numakube.dra.pools import DeviceInventory
 from numakube.scheduling.cycle import Chosen
-from numakube.scheduling.framework.status import Status
-from numakube.scheduling.plugins.dynamic_resources.claim_tracker import CycleClaims
-from numakube.scheduling.plugins.dynamic_resources.node_search import ELSEWHERE, NodeSearch
+from numakube.scheduling.framework.status import Code, Status
+from numakube.scheduling.plugins.dynamic_resources.claim_tracker import (
+    CycleClaims,
+    NodeAllocation,
+)
+from numakube.scheduling.plugins.dynamic_resources.node_search import (
+    ELSEWHERE,
+    NodeSearch,
+    node_resources,
+)
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -257,3 +265,125 @@ def test_every_share_of_a_device_has_an_id_of_its_own() -> None:
     ids = [result.share_id for each in found for result in each.devices.results]
     assert len(set(ids)) == 2
     assert all(ids)
+
+
+# ------------------------------------------------------------------------------------------------
+# Whether a node has room for what devices of claims stand for.
+
+INSUFFICIENT = "pod level request for cpu is insufficient to cover the aggregated container"
+SMALL_LIMIT = "pod level limit for hugepages-2Mi is insufficient to cover the aggregated container"
+SMALL_FOR_ONE = "pod level limit for cpu is insufficient to cover the limit and DRA overhead for"
+HUGE = "hugepages-2Mi"
+
+
+def room(
+    *,
+    own: dict[str, Any] | None = None,
+    level: dict[str, Any] | None = None,
+    stands_for: dict[str, str] | None = None,
+    taken: str = "0",
+) -> tuple[NodeAllocation, Status]:
+    """Judge a node with 8 CPUs and 4Gi for a pod with a claim that stands for 4 CPUs."""
+    mapping = {
+        name: {"mapping": {"deviceMultiplier": amount}}
+        for name, amount in (stands_for or {"cpu": "4"}).items()
+    }
+    spec = {
+        "driver": "d",
+        "pool": {"name": "n"},
+        "nodeName": "n",
+        "devices": [{"name": "a", "nodeAllocatableResources": mapping}],
+    }
+    slices = [convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec})]
+    tree: dict[str, Any] = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}}
+    container = {"name": "c", "resources": {"claims": [{"name": "c"}], **(own or {})}}
+    tree["spec"] = {"containers": [container], **({"resources": level} if level else {})}
+    offered = {"memory": "4Gi", HUGE: "8Mi", "ephemeral-storage": "1Gi"}
+    on = node(**offered)
+    on.add_pod(PodInfo(pod("there", taken)))
+    known = CycleClaims(ClusterObjects(), ["c"], [claim()])
+    return node_resources(known, PodInfo(convert(Pod, tree)), on, NodeAllocation(), slices)
+
+
+def asking(**amounts: str) -> dict[str, Any]:
+    return {"requests": amounts}
+
+
+def limited(**amounts: str) -> dict[str, Any]:
+    return {"requests": amounts, "limits": amounts}
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "message"),
+    [
+        ({}, Code.SUCCESS, ""),
+        ({"own": asking(cpu="4")}, Code.SUCCESS, ""),
+        ({"own": asking(cpu="4"), "taken": "1"}, Code.UNSCHEDULABLE, "Insufficient cpu"),
+        ({"own": asking(cpu="5")}, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "Insufficient cpu"),
+        (
+            {"own": asking(memory="5Gi"), "stands_for": {"cpu": "8"}, "taken": "1"},
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            "Insufficient cpu, Insufficient memory",
+        ),
+        ({"stands_for": {HUGE: "8Mi"}}, Code.SUCCESS, ""),
+        (
+            {"stands_for": {HUGE: "10Mi"}},
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            f"Insufficient {HUGE}",
+        ),
+        ({"own": asking(**{"example.com/x": "1"})}, Code.SUCCESS, ""),
+        ({"own": asking(cpu="1"), "level": asking(cpu="5")}, Code.SUCCESS, ""),
+        (
+            {"own": asking(cpu="2"), "level": asking(cpu="5")},
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            INSUFFICIENT,
+        ),
+        (
+            {"own": limited(cpu="1"), "level": {**asking(cpu="5"), "limits": {"cpu": "5"}}},
+            Code.SUCCESS,
+            "",
+        ),
+        (
+            {"own": limited(cpu="1"), "level": {**asking(cpu="5"), "limits": {"cpu": "4"}}},
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            SMALL_FOR_ONE,
+        ),
+        (
+            {
+                "own": limited(**{HUGE: "2Mi"}),
+                "level": limited(**{HUGE: "8Mi"}),
+                "stands_for": {HUGE: "6Mi"},
+            },
+            Code.SUCCESS,
+            "",
+        ),
+        (
+            {
+                "own": limited(**{HUGE: "2Mi"}),
+                "level": {**asking(**{HUGE: "8Mi"}), "limits": {HUGE: "6Mi"}},
+                "stands_for": {HUGE: "6Mi"},
+            },
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE,
+            SMALL_LIMIT,
+        ),
+    ],
+)
+def test_a_node_has_room_for_what_devices_stand_for_besides_what_containers_ask_for(
+    given: dict[str, Any], code: Code, message: str
+) -> None:
+    found, status = room(**given)
+    assert (status.code, status.message[: len(message) or None]) == (code, message)
+    if status.ok:
+        (counted,) = found.resources
+        assert counted.containers == ("c",)
+
+
+def test_what_cannot_be_reckoned_is_an_error() -> None:
+    known = CycleClaims(ClusterObjects(), ["c"], [claim()])
+    mapping = {"cpu": {"mapping": {"capacityKey": "m"}}}
+    listed = [{"name": "a", "nodeAllocatableResources": mapping}]
+    spec = {"driver": "d", "pool": {"name": "n"}, "nodeName": "n", "devices": listed}
+    slices = [convert(ResourceSlice, {"metadata": {"name": "s"}, "spec": spec})]
+    _, status = node_resources(known, PodInfo(pod("p")), node(), NodeAllocation(), slices)
+    assert status.code is Code.ERROR
+    assert "ConsumedCapacity is nil" in status.message
