@@ -1,4 +1,4 @@
-"""Which zones volumes are in, who may use them, and how many fit on a node."""
+"""How many volumes fit on a node."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from tests.scheduling.plugins.volume_clusters import (
 )
 
 from numakube.api.codec import convert
-from numakube.api.meta import ObjectMeta
-from numakube.api.nodes import Node
 from numakube.api.pod import Volume
 from numakube.api.storage_objects import CSINode, StorageClass, VolumeAttachment
 from numakube.scheduling.framework.cycle_state import CycleState
@@ -30,67 +28,7 @@ from numakube.scheduling.plugins.volumes.node_volume_limits import (
     inline_volume,
     is_migrated,
 )
-from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions, VolumeZone
 from numakube.scheduling.snapshot.cluster_objects import ClusterObjects
-
-
-def test_a_volume_with_zones_is_reached_from_them() -> None:
-    """Old zone labels mean the new ones; a node without any is trusted."""
-    made = cluster("abc")
-    made.set_node(Node(metadata=ObjectMeta(name="bare")))
-    volume(made.objects, "v", labels={"failure-domain.beta.kubernetes.io/zone": "a__b"})
-    claim(made.objects, "data", volumeName="v", annotations=BOUND)
-    wrong = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) had no available volume zone")
-    expected = {"a": FITS, "b": FITS, "c": wrong, "bare": FITS}
-    assert verdicts(VolumeZone(), made, pod("data")) == expected
-
-
-def test_a_claim_for_one_pod_has_one_pod() -> None:
-    """Evicting the pod that has it helps."""
-    made, plugin = cluster("a"), VolumeRestrictions()
-    claim(made.objects, "mine", accessModes=["ReadWriteOncePod"])
-    holder = pod("mine", name="holder")
-    made.place(holder, "a")
-    state, new, node = CycleState(), pod("mine"), made.node("a")
-    assert node is not None
-    assert plugin.pre_filter(state, new, made.snapshot()).status.ok
-    assert plugin.filter(state, new, node).code is Code.UNSCHEDULABLE
-    plugin.remove_pod(state, new, holder, node)
-    assert plugin.filter(state, new, node).ok
-    plugin.add_pod(state, new, holder, node)
-    assert not plugin.filter(state, new, node).ok
-
-
-DISKS: dict[str, dict[str, object]] = {
-    "gcePersistentDisk": {"pdName": "d"},
-    "awsElasticBlockStore": {"volumeID": "d"},
-    "iscsi": {"iqn": "d"},
-    "rbd": {"monitors": ["m"], "image": "i", "pool": "p"},
-}
-
-
-@pytest.mark.parametrize("kind", DISKS)
-def test_disks_of_different_kinds_are_different_disks(kind: str) -> None:
-    """Also if they are called the same."""
-    made = cluster("a")
-    others = {name: source for name, source in DISKS.items() if name != kind}
-    made.place(pod(name="holder", others=others), "a")
-    assert verdicts(VolumeRestrictions(), made, pod(others={kind: DISKS[kind]})) == {"a": FITS}
-
-
-@pytest.mark.parametrize(("kind", "source"), DISKS.items())
-def test_a_disk_that_one_node_may_write_is_written_by_one_pod(
-    kind: str, source: dict[str, object]
-) -> None:
-    """Two readers may share it, except on AWS."""
-    made = cluster()
-    made.place(pod(name="holder", others={kind: source}), "a")
-    busy = (Code.UNSCHEDULABLE, "node(s) had no available disk")
-    new = pod(others={kind: {**source, "readOnly": True}})
-    assert verdicts(VolumeRestrictions(), made, new) == {"a": busy, "b": FITS}
-    made.place(pod(name="holder", others={kind: {**source, "readOnly": True}}), "a")
-    shared = busy if kind == "awsElasticBlockStore" else FITS
-    assert verdicts(VolumeRestrictions(), made, new) == {"a": shared, "b": FITS}
 
 
 def test_a_node_attaches_so_many_volumes_of_a_driver() -> None:
