@@ -530,6 +530,52 @@ def test_a_refusal_that_depends_on_other_nodes_is_never_ruled_out(
     assert not hints_of(cluster).rules_out(make_pod("large", "8"), by, event)
 
 
+class Waits(Filter):
+    """Is helped by pods that go from n1; has no opinion of others."""
+
+    name = "Waits"
+    wakes_on = EventKind.POD_DELETED
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Accept all."""
+        return SUCCESS
+
+    def wakes(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Only n1 matters; a node without a name is a bug."""
+        if not event.node:
+            raise LookupError
+        return event.node == "n1"
+
+
+@pytest.mark.parametrize(
+    ("refused_by", "event", "cares", "wakes"),
+    [
+        ({"Waits"}, GONE, True, True),
+        ({"Waits"}, replace(GONE, node="n2"), True, False),
+        ({"Waits"}, replace(GONE, node=""), True, True),
+        ({"Waits"}, replace(GONE, kind=EventKind.NODE_ADDED), False, False),
+        ({"Waits", "Unknown"}, replace(GONE, node="n2"), True, True),
+        ({"Unknown"}, GONE, False, True),
+        (set(), GONE, True, True),
+    ],
+)
+def test_an_event_matters_to_a_pod_if_it_may_help_one_of_those_that_refused_it(
+    refused_by: set[str], event: ClusterEvent, cares: bool, wakes: bool, make_pod: MakePod
+) -> None:
+    """A plugin that is not there, or cannot tell, may be helped by anything."""
+    plugins = [*default_plugins(), Waits()]
+    profile = Runtime(profile_of(NAME, plugins, default_weights()))
+    hints, by = ProfileHints({NAME: profile}, Cluster(), Nominations()), frozenset(refused_by)
+    assert hints.cares(by, event.kind) is cares
+    assert hints.wakes(make_pod("p"), by, event) is wakes
+
+
+def test_pods_that_a_plugin_refused_that_is_gone_are_alike(make_pod: MakePod) -> None:
+    hints, by = hints_of(Cluster()), frozenset({"Unknown"})
+    assert hints.likeness(make_pod("a"), by) == hints.likeness(make_pod("b"), by)
+    assert hints.likeness(make_pod("a"), by) != hints.likeness(make_pod("b", priority=3), by)
+
+
 # ------------------------------------------------------------------------------------------------
 # Pods that wait for the same thing are asked about once: the answer is that of each of them.
 

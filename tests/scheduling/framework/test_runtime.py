@@ -18,16 +18,28 @@ from numakube.scheduling.framework.plugins import (
     Filter,
     Nominations,
     NormalizesScores,
+    Permit,
     Plugin,
     PostFilter,
     PreEnqueue,
+    PreFilter,
+    PreFilterResult,
     Score,
     VectorFilter,
     VectorScore,
 )
 from numakube.scheduling.framework.registry import profile_of
 from numakube.scheduling.framework.runtime import Runtime, Scores
-from numakube.scheduling.framework.status import SUCCESS, Status, Verdicts, unschedulable
+from numakube.scheduling.framework.status import (
+    SKIP,
+    SUCCESS,
+    Code,
+    Status,
+    Verdicts,
+    failure,
+    unresolvable,
+    unschedulable,
+)
 from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -246,3 +258,114 @@ def test_one_number_for_all_nodes_counts_as_if_each_had_it(value: int) -> None:
     assert short.total.tolist() == full.total.tolist()
     for name, scores in full.by_plugin.items():
         assert short.by_plugin[name].tolist() == scores.tolist()
+
+
+# ------------------------------------------------------------------------------------------------
+# Nodes that plugins leave before any filter is asked.
+
+
+class Narrows(PreFilter, Filter):
+    """Leaves some nodes, or says something else of the pod; its filter refuses n1."""
+
+    def __init__(self, name: str, said: Status | set[str] | None = None) -> None:
+        self.name = name
+        nodes = frozenset(said) if isinstance(said, set) else None
+        self.result = PreFilterResult(said if isinstance(said, Status) else SUCCESS, nodes)
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Say it."""
+        return self.result
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse n1."""
+        return unschedulable("not n1") if node.name == "n1" else SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("plugins", "feasible", "message", "by"),
+    [
+        ([], 2, "", set()),
+        ([SKIP], 3, "", set()),
+        ([{"n2"}], 1, "", set()),
+        ([{"n1", "n2"}, {"n2", "n3"}], 1, "", set()),
+        (
+            [{"n1"}],
+            0,
+            "0/3 nodes are available: 1 not n1, 2 node(s) didn't satisfy plugin(s) [p0].",
+            {"p0"},
+        ),
+        (
+            [None, {"n1", "n2"}, {"n1", "gone"}],
+            0,
+            "0/3 nodes are available: 1 not n1, 2 node(s) didn't satisfy plugin(s) [p1 p2].",
+            {"p0", "p1"},
+        ),
+        ([set[str]()], 0, "0/3 nodes are available: node(s) didn't satisfy plugin p0.", {"p0"}),
+        (
+            [{"n1"}, {"n2"}],
+            0,
+            "0/3 nodes are available: node(s) didn't satisfy plugin(s) [p0 p1] simultaneously.",
+            {"p1"},
+        ),
+        (
+            [unresolvable("no claim"), {"n2"}],
+            0,
+            "0/3 nodes are available: no claim.",
+            {"p0"},
+        ),
+    ],
+)
+def test_nodes_are_those_that_all_pre_filters_leave(
+    cluster: Cluster,
+    make_pod: MakePod,
+    plugins: list[Status | set[str] | None],
+    feasible: int,
+    message: str,
+    by: set[str],
+) -> None:
+    """And whose filter is not skipped; the message names who left none."""
+    made = [Narrows(f"p{number}", said) for number, said in enumerate(plugins or [None])]
+    decision = decide(cluster, make_pod("p"), *made)
+    if not message:
+        assert isinstance(decision, Chosen)
+        assert decision.feasible == feasible
+        return
+    assert isinstance(decision, Refused)
+    assert decision.diagnosis.message() == message
+    assert decision.diagnosis.plugins() == by
+
+
+class Holds(Permit):
+    """Lets a pod pass, wait, or not."""
+
+    def __init__(self, name: str, status: Status, seconds: float = 0.0) -> None:
+        self.name = name
+        self.answer = status, seconds
+
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+        """Say so."""
+        return self.answer
+
+
+WAIT = Status(Code.WAIT)
+NO, BUG = unschedulable("no"), failure("bug")
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "by", "seconds"),
+    [
+        ([], Code.SUCCESS, "", 0),
+        ([(SUCCESS, 9)], Code.SUCCESS, "", 0),
+        ([(WAIT, 5), (SUCCESS, 9), (WAIT, 7)], Code.WAIT, "p2", 7),
+        ([(WAIT, 7), (WAIT, 5)], Code.WAIT, "p1", 7),
+        ([(WAIT, 5), (NO, 9), (BUG, 1)], NO.code, "p1", 0),
+        ([(WAIT, 5), (BUG, 9), (NO, 1)], Code.ERROR, "p1", 0),
+    ],
+)
+def test_a_pod_waits_as_long_as_any_plugin_lets_it_unless_one_refuses(
+    make_pod: MakePod, answers: list[tuple[Status, float]], code: Code, by: str, seconds: float
+) -> None:
+    plugins = [Holds(f"p{number}", *answer) for number, answer in enumerate(answers)]
+    runtime = Runtime(profile_of("test", plugins))
+    status, patience = runtime.permit(CycleState(), make_pod("p"), "n1")
+    assert (status.code, status.plugin, patience) == (code, by, seconds)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from tests.strategies.clusters import pod as random_pod
 
+from numakube.api.codec import convert
 from numakube.api.pod import (
     ContainerStatus,
     Pod,
@@ -21,6 +23,7 @@ from numakube.scheduling.numa.native.native_engine import wants_nothing
 from numakube.scheduling.plugins.node_resources_fit import rated_requests
 from numakube.scheduling.snapshot.pod_equivalence import (
     PodInfos,
+    depends_on_pods,
     kubelet_key,
     replica_key,
     scheduling_key,
@@ -93,3 +96,28 @@ def test_a_pod_whose_status_counts_has_nothing_of_its_replicas(status: PodStatus
     info = infos.of(special)
     assert info.memo("work", lambda _: "own") == "own"
     assert info.requests == PodInfo(special).requests
+
+
+@pytest.mark.parametrize(
+    ("spec", "depends"),
+    [
+        ({}, False),
+        ({"affinity": {}}, False),
+        ({"affinity": {"nodeAffinity": {}}}, False),
+        ({"affinity": {"podAffinity": {}}}, True),
+        ({"affinity": {"podAntiAffinity": {}}}, True),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "DoNotSchedule"}
+                ]
+            },
+            True,
+        ),
+    ],
+)
+def test_a_pod_depends_on_others_if_it_asks_to_be_near_or_far_from_them(
+    spec: dict[str, Any], depends: bool
+) -> None:
+    tree = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}], **spec}}
+    assert depends_on_pods(PodInfo(convert(Pod, tree))) is depends

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.scheduling.numa.caches.reported_node import (
     ReportedNode,
@@ -12,8 +14,13 @@ from tests.scheduling.numa.caches.reported_node import (
     taken,
 )
 
+from numakube.api.codec import convert
 from numakube.api.pod import Pod
-from numakube.scheduling.numa.caches.model_belief import ExactBelief, ModelShelf
+from numakube.scheduling.numa.caches.model_belief import (
+    ExactBelief,
+    ModelShelf,
+    asks_the_same,
+)
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.caches.since_report import DOUBT_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -140,3 +147,29 @@ def test_the_models_that_were_asked_last_are_kept() -> None:
     for name in ("n1", "n2", "n1", "n3"):
         shelf.keep(beliefs[name])
     assert {name for name, one in beliefs.items() if one.has_model} == {"n1", "n3"}
+
+
+CONTAINER = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+LARGER = {"name": "c", "resources": {"requests": {"cpu": "3"}}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "same"),
+    [
+        ({}, True),
+        ({"priority": 9}, True),
+        ({"containers": [LARGER]}, False),
+        ({"containers": [CONTAINER, LARGER]}, False),
+        ({"initContainers": [CONTAINER]}, False),
+        ({"resources": {"requests": {"cpu": "4"}}}, False),
+    ],
+)
+def test_two_versions_of_a_pod_ask_the_kubelet_for_what_their_containers_and_the_pod_ask_for(
+    changed: dict[str, Any], same: bool
+) -> None:
+    spec: dict[str, Any] = {"containers": [CONTAINER]}
+    one, other = (
+        PodInfo(convert(Pod, {"metadata": {"name": "p", "uid": "p"}, "spec": tree}))
+        for tree in (spec, {**spec, **changed})
+    )
+    assert asks_the_same(one, other) is same

@@ -182,6 +182,20 @@ def test_missing_fingerprint_data_does_not_keep_a_node_dirty(site: ReportedNode)
     assert free(cache) == site.free
 
 
+def test_a_report_that_loses_its_fingerprint_is_believed_at_once(
+    cache: OverReserve, site: ReportedNode
+) -> None:
+    """There is nothing to wait for, though the one before had one."""
+    cache.reserve(PodInfo(pod("waits", cpus=1)), "n1")
+    run(cache, site, pod("a", cpus=3))
+    site.fingerprints = False
+    assert cache.set_report(site.report()).facts == ()
+    belief = cache.belief("n1")
+    assert belief is not None
+    assert belief.topology is not None
+    assert belief.topology.fingerprint is None
+
+
 def test_a_node_without_any_pod_is_resynced(cache: OverReserve, site: ReportedNode) -> None:
     """Upstream skips nodes for which it finds no pod (derived limitation 4)."""
     cache.reserve(PodInfo(pod("a", cpus=3)), "n1")
