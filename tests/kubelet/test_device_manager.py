@@ -16,7 +16,7 @@ from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device
 from numakube.kubelet.manager_settings import KubeletSettings
-from numakube.kubelet.predicates import check_fit, fit_refusal
+from numakube.kubelet.predicates import check_fit, fit_rejection
 from numakube.kubelet.topology_hints import Hint
 from numakube.kubelet.wide_hints import WideHints
 from numakube.values.numamask import mask_of
@@ -165,12 +165,12 @@ def test_what_a_pod_does_not_want_may_be_overdrawn() -> None:
     """Its other requests are looked at all the same."""
     used = {"cpu": 9000, GPU: 3}
     allocatable = {"pods": 10, "cpu": 8000, "memory": 8, GPU: 2}
-    assert fit_refusal({"cpu": 0, "memory": 8, GPU: 0}, used, 1, allocatable) is None
-    refused = fit_refusal({"cpu": 0, "memory": 9}, used, 1, allocatable)
+    assert fit_rejection({"cpu": 0, "memory": 8, GPU: 0}, used, 1, allocatable) is None
+    refused = fit_rejection({"cpu": 0, "memory": 9}, used, 1, allocatable)
     assert refused is not None
     assert refused.reason == "OutOfmemory"
     for running, reason in ((9, ""), (10, "OutOfpods")):
-        full = fit_refusal({}, used, running, allocatable)
+        full = fit_rejection({}, used, running, allocatable)
         assert (full.reason if full else "") == reason
 
 

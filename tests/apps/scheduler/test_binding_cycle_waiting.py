@@ -1,4 +1,4 @@
-"""Pods that wait for permission are allowed, rejected, or time out."""
+"""Pods that wait for permission are allowed, refused, or time out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ async def test_a_pod_waits_until_it_is_allowed() -> None:
     assert list(waiting) == []
 
 
-async def test_a_rejected_pod_is_refused_with_the_reason() -> None:
+async def test_a_pod_is_refused_with_the_reason_of_the_plugin() -> None:
     """And goes back to the queue."""
     waiting = WaitingPods(SystemClock())
     task = asyncio.create_task(waiting.answer(pod_of("a"), 10.0))
     await until(lambda: list(waiting))
-    waiting.reject("a", "the rest of the gang does not fit")
+    waiting.refuse("a", "the rest of the gang does not fit")
     assert (await task).message == "the rest of the gang does not fit"
 
 

@@ -482,7 +482,7 @@ async def _bind_by_plugin(placement: BindingPlacement) -> Status:
 
 # Pods that a permit plugin holds back before they are bound.
 #
-# A plugin that answers `Code.WAIT` keeps the pod's reservation until it allows the pod, rejects it,
+# A plugin that answers `Code.WAIT` keeps the pod's reservation until it allows the pod, refuses it,
 # or its time is over. It finds the pods that wait under the service `WAITING_PODS` of its handle.
 
 
@@ -503,7 +503,7 @@ class WaitingPods:
         """Let a pod be bound; unknown ones are fine."""
         self._answer(uid, SUCCESS)
 
-    def reject(self, uid: str, reason: str) -> None:
+    def refuse(self, uid: str, reason: str) -> None:
         """Send a pod back to the queue."""
         self._answer(uid, unschedulable(reason))
 

@@ -457,7 +457,7 @@ class Runtime:
         wait, seconds = SUCCESS, 0.0
         for plugin in self._permits:
             status, timeout = plugin.permit(state, pod, node)
-            if status.rejected or status.code is Code.ERROR:
+            if status.refused or status.code is Code.ERROR:
                 return status.by(plugin.name), 0.0
             if not status.ok:
                 wait, seconds = status.by(plugin.name), max(seconds, timeout)

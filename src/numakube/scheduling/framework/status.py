@@ -41,9 +41,9 @@ class Code(IntEnum):
         return _LABELS[self]
 
     @property
-    def is_rejection(self) -> bool:
+    def is_refusal(self) -> bool:
         """Tell whether the pod was refused, rather than accepted or met by a failure."""
-        return self in _REJECTIONS
+        return self in _REFUSALS
 
 
 _LABELS: Final = {
@@ -55,7 +55,7 @@ _LABELS: Final = {
     Code.SKIP: "Skip",
     Code.PENDING: "Pending",
 }
-_REJECTIONS: Final = frozenset(
+_REFUSALS: Final = frozenset(
     {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING}
 )
 
@@ -90,9 +90,9 @@ class Status:
         return self.code is Code.SKIP
 
     @property
-    def rejected(self) -> bool:
+    def refused(self) -> bool:
         """Tell whether the pod was refused."""
-        return self.code.is_rejection
+        return self.code.is_refusal
 
     @property
     def message(self) -> str:

@@ -97,7 +97,7 @@ def test_what_counts_cannot_see_the_model_refuses() -> None:
     engine = NativeEngine()
     assert engine.filter(CycleState(), info, node).ok
     status = engine.confirm(CycleState(), info, node)
-    assert status.rejected
+    assert status.refused
     assert status.message == "kubelet would refuse container (SMTAlignmentError)"
     assert isinstance(status.detail, AlignmentRefusalGroup)
     refusal = status.detail.closest

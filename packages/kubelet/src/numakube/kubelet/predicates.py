@@ -44,7 +44,7 @@ _LINUX: Final = "linux"
 
 
 def check_system(pod: Pod) -> Rejected | None:
-    """Return why a Linux kubelet refuses *pod* before it looks at resources."""
+    """Return why a Linux kubelet rejects *pod* before it looks at resources."""
     if pod.metadata.labels.get(_OS_LABEL, _LINUX) != _LINUX:
         return Rejected(
             "PodOSSelectorNodeLabelDoesNotMatch",
@@ -132,10 +132,10 @@ def check_fit(pod: Pod, others: Iterable[Pod], allocatable: Amounts) -> Rejected
         for name, amount in requested_amounts(pod).items()
         if name not in left_to_claims
     }
-    return fit_refusal(wanted, used, len(running), allocatable)
+    return fit_rejection(wanted, used, len(running), allocatable)
 
 
-def fit_refusal(
+def fit_rejection(
     wanted: Amounts, used: Amounts, running: int, allocatable: Amounts
 ) -> Rejected | None:
     """Return why a pod that asks for *wanted* does not fit beside others, as `check_fit` does.
@@ -171,7 +171,7 @@ def _out_of(name: str, requested: int, used: int, capacity: int) -> Rejected:
 #
 # The managers give out CPUs and memory when a pod is admitted, and never again: a resize that would
 # need more, or fewer, of them is infeasible. The gates of exclusive CPUs and exclusive memory
-# (KEP-5554, alpha) only lift that refusal; the managers of Kubernetes 1.37 leave what they gave as
+# (KEP-5554, alpha) only lift that; the managers of Kubernetes 1.37 leave what they gave as
 # it is all the same. Follows ``pkg/kubelet/allocation`` of Kubernetes 1.33 to 1.37.
 
 
@@ -216,8 +216,8 @@ def room_refusal(wanted: Pod, others: Iterable[Pod], allocatable: Amounts) -> Re
         if asked.get(name, 0) > allocatable.get(name, 0):
             amounts = f"requested: {asked[name]}, capacity: {allocatable.get(name, 0)}"
             return Rejected(INFEASIBLE, f"Node didn't have enough capacity: {name}, {amounts}")
-    refused = check_fit(wanted, others, allocatable)
-    return None if refused is None else Rejected(DEFERRED, refused.message)
+    rejected = check_fit(wanted, others, allocatable)
+    return None if rejected is None else Rejected(DEFERRED, rejected.message)
 
 
 def _managers(node: KubeletNode) -> Iterator[tuple[str, str, str, str]]:

@@ -26,7 +26,7 @@ from numakube.kubelet.admission_outcome import Rejected
 from numakube.kubelet.config_from_words import overridden
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.manager_settings import allocatable_of, capacity_of, settings_of
-from numakube.kubelet.predicates import check_placement, check_system, fit_refusal
+from numakube.kubelet.predicates import check_placement, check_system, fit_rejection
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
 from numakube.topology.model_report import node_of
 from numakube.values.resources import quantities_of
@@ -175,7 +175,7 @@ class VirtualNode:
         others = (other.pod for other in self.pods.values())
         return (
             check_system(pod.pod)
-            or fit_refusal(pod.requests, self.used, len(self.pods), self.allocatable)
+            or fit_rejection(pod.requests, self.used, len(self.pods), self.allocatable)
             or check_placement(
                 pod.pod, others, node_name=self.name, labels=self._labels, taints=self._taints
             )
