@@ -40,6 +40,8 @@ def names(file: Path) -> Iterator[str]:
                 yield name
             case ast.Name(id=name, ctx=ast.Store()):
                 yield name
+            case _:
+                pass
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from numakube.api.codec import convert
-from numakube.api.resource_claims import DeviceSelector
-from numakube.api.resource_slices import Device, DeviceAttribute
+from numakube.api.resource_slices import Device, DeviceAttribute, DeviceSelector
 from numakube.dra.cel_selectors import (
     derived_attribute,
     derived_program,

@@ -297,7 +297,7 @@ def test_devices_that_the_node_does_not_reach_stand_for_nothing(
 def test_a_device_of_another_pool_with_the_same_name_is_another_device() -> None:
     claim, slices = allocated("a"), devices(FOUR_CPUS)
     for field, other in (("driver", "e"), ("pool", {"name": "o"})):
-        spec = {"driver": "d", "pool": {"name": "n"}, "nodeName": "n", field: other}
+        spec: dict[str, Any] = {"driver": "d", "pool": {"name": "n"}, "nodeName": "n", field: other}
         spec["devices"] = [{"name": "a", "nodeAllocatableResources": {"cpu": {"mapping": {}}}}]
         apart = convert(ResourceSlice, {"metadata": {"name": "o"}, "spec": spec})
         assert stands_for(claim, apart) == ()

@@ -264,11 +264,16 @@ def test_one_number_for_all_nodes_counts_as_if_each_had_it(value: int) -> None:
 # Nodes that plugins leave before any filter is asked.
 
 
+def named(kind: type[Plugin], name: str, *args: object) -> Plugin:
+    """Return a plugin of that *kind* and *name*."""
+    made: Plugin = type(name, (kind,), {"name": name})(*args)
+    return made
+
+
 class Narrows(PreFilter, Filter):
     """Leaves some nodes, or says something else of the pod; its filter refuses n1."""
 
-    def __init__(self, name: str, said: Status | set[str] | None = None) -> None:
-        self.name = name
+    def __init__(self, said: Status | set[str] | None = None) -> None:
         nodes = frozenset(said) if isinstance(said, set) else None
         self.result = PreFilterResult(said if isinstance(said, Status) else SUCCESS, nodes)
 
@@ -324,7 +329,7 @@ def test_nodes_are_those_that_all_pre_filters_leave(
     by: set[str],
 ) -> None:
     """And whose filter is not skipped; the message names who left none."""
-    made = [Narrows(f"p{number}", said) for number, said in enumerate(plugins or [None])]
+    made = [named(Narrows, f"p{number}", said) for number, said in enumerate(plugins or [None])]
     decision = decide(cluster, make_pod("p"), *made)
     if not message:
         assert isinstance(decision, Chosen)
@@ -338,8 +343,7 @@ def test_nodes_are_those_that_all_pre_filters_leave(
 class Holds(Permit):
     """Lets a pod pass, wait, or not."""
 
-    def __init__(self, name: str, status: Status, seconds: float = 0.0) -> None:
-        self.name = name
+    def __init__(self, status: Status, seconds: float = 0.0) -> None:
         self.answer = status, seconds
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
@@ -365,7 +369,7 @@ NO, BUG = unschedulable("no"), failure("bug")
 def test_a_pod_waits_as_long_as_any_plugin_lets_it_unless_one_refuses(
     make_pod: MakePod, answers: list[tuple[Status, float]], code: Code, by: str, seconds: float
 ) -> None:
-    plugins = [Holds(f"p{number}", *answer) for number, answer in enumerate(answers)]
+    plugins = [named(Holds, f"p{number}", *answer) for number, answer in enumerate(answers)]
     runtime = Runtime(profile_of("test", plugins))
     status, patience = runtime.permit(CycleState(), make_pod("p"), "n1")
     assert (status.code, status.plugin, patience) == (code, by, seconds)
