@@ -186,8 +186,8 @@ def test_a_report_that_loses_its_fingerprint_is_believed_at_once(
     cache: OverReserve, site: ReportedNode
 ) -> None:
     """There is nothing to wait for, though the one before had one."""
-    cache.reserve(PodInfo(pod("waits", cpus=1)), "n1")
-    run(cache, site, pod("a", cpus=3))
+    runs = taken(bound(pod("a", cpus=3), "n1"))
+    cache.pod_seen(PodInfo(runs))
     site.fingerprints = False
     assert cache.set_report(site.report()).facts == ()
     belief = cache.belief("n1")
