@@ -71,6 +71,8 @@ def _value(text: str) -> Any:
         ("timestamp('2024-07-01T00:00:00Z').getHours('Europe/Berlin')", 2),
         ("int(duration('1500ms'))", 1_500_000_000),
         ("-dyn(true)", False),
+        ("isCIDR('fe80::/64') && !isCIDR('fe80::%eth0/64')", True),
+        ("isCIDR('10.0.0.0/08') || isCIDR('10.0.0.0/33') || isCIDR('10.0.0.0')", False),
         ("url('http://a.b:80/x').getPort()", "80"),
         ("url('http://a.b/x').getPort()", ""),
         ("format.byte().validate('YQ==').hasValue()", False),

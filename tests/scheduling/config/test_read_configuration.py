@@ -167,6 +167,12 @@ def test_a_plugin_added_under_multi_point_comes_last() -> None:
     assert found.weights["C"] == 7
 
 
+@pytest.mark.parametrize("told", [{}, {"weight": 0}, {"weight": 1}])
+def test_a_plugin_weighs_one_unless_a_weight_is_given(told: dict[str, int]) -> None:
+    found = profile(plugins={"multiPoint": {"enabled": [{"name": "C", **told}]}})
+    assert found.weights["C"] == 1
+
+
 def test_a_default_enabled_again_keeps_its_position_and_takes_the_new_weight() -> None:
     """Merged plugin by plugin."""
     found = profile(plugins={"multiPoint": {"enabled": [{"name": "A", "weight": 9}]}})

@@ -373,3 +373,53 @@ def test_a_pod_waits_as_long_as_any_plugin_lets_it_unless_one_refuses(
     runtime = Runtime(profile_of("test", plugins))
     status, patience = runtime.permit(CycleState(), make_pod("p"), "n1")
     assert (status.code, status.plugin, patience) == (code, by, seconds)
+
+
+# ------------------------------------------------------------------------------------------------
+# Plugins that look at all nodes at once, and have no other form.
+
+
+class Columns(VectorFilter, VectorScore):
+    """Takes the nodes whose kind it can read, of which later ones are better."""
+
+    name = "Columns"
+
+    def filter_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts | None:
+        """Refuse nothing, unless a node is of a bad kind; stumble over one without a kind."""
+        kinds = [snapshot.at(int(row)).labels["kind"] for row in rows]
+        if "bad" not in kinds:
+            return None
+        return Verdicts.where(np.array([kind != "bad" for kind in kinds]), unschedulable("bad"))
+
+    def score_all(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> IntArray:
+        """Rate them by name."""
+        return np.array([int(snapshot.at(int(row)).name[1:]) for row in rows], dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "chosen", "message"),
+    [
+        (["good", "good", "good"], "n3", ""),
+        (["good", "good", "bad"], "n2", ""),
+        (["good", None, "bad"], "n1", ""),
+        ([None, None, "good"], "n3", ""),
+        (["bad", "bad", "bad"], "", "0/3 nodes are available: 3 bad."),
+    ],
+)
+def test_a_plugin_of_columns_alone_judges_and_rates_nodes_by_themselves_where_it_stumbles(
+    make_node: MakeNode, make_pod: MakePod, kinds: list[str | None], chosen: str, message: str
+) -> None:
+    cluster = Cluster()
+    for number, kind in enumerate(kinds, start=1):
+        cluster.set_node(make_node(f"n{number}", 4, **({"kind": kind} if kind else {})))
+    decision = decide(cluster, make_pod("p"), Columns())
+    if chosen:
+        assert isinstance(decision, Chosen)
+        assert decision.node == chosen
+    else:
+        assert isinstance(decision, Refused)
+        assert decision.diagnosis.message() == message
