@@ -21,7 +21,9 @@ from numakube.node.dra_plugin import ClaimRef, Prepared
 from numakube.node.podresources_client import ContainerResources, DynamicResource, PodResources
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.cdi import CdiFiles
+from numakube_dra_driver.device_metadata import MetadataFiles
 from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
+from numakube_dra_driver.identity import COMPATIBLE, OWN, Identity
 from numakube_dra_driver.ledger import Disk, Ledger
 from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 from numakube_dra_driver.metrics import DraMetrics
@@ -131,17 +133,30 @@ class Bed:
         """The folder that runtimes read."""
         return self.folder / "cdi"
 
-    def driver(self, disk: Disk | None = None, confining: Confining | None = None) -> Preparer:
+    def driver(
+        self,
+        disk: Disk | None = None,
+        confining: Confining | None = None,
+        identity: Identity = OWN,
+    ) -> Preparer:
         """Return a process of the driver that has just been started."""
         disk = disk or Disk()
         return Preparer(
             self.client,
             self.ledger(disk),
-            CdiFiles(self.cdi, disk),
-            pool=POOL,
+            CdiFiles(self.cdi, disk, identity.cdi),
+            pools=(POOL, NODE) if identity is COMPATIBLE else (POOL,),
             offer=lambda: self.offer,
             metrics=DraMetrics(CollectorRegistry()),
             confining=confining or Unconfined(),
+            metadata=MetadataFiles(
+                identity.driver,
+                disk,
+                folder=self.folder / "plugins" / identity.driver,
+                cdi_folder=self.cdi,
+                devices=lambda: {device.name: device for device in self.offer.devices},
+            ),
+            identity=identity,
         )
 
     def ledger(self, disk: Disk | None = None) -> Ledger:

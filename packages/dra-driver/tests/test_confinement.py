@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dra_bed import NODE, Bed, parameters, prepared, result, unprepared
+from dra_bed import NODE, Bed, offer_of, parameters, prepared, result, unprepared
 from prometheus_client import CollectorRegistry
 
 from numakube.apps.host.process_life import Surroundings
@@ -26,6 +26,7 @@ from numakube.node.nri.ttrpc import CallRefused
 from numakube.node.sysfs_machine import write_tree
 from numakube.testing import until
 from numakube_dra_driver.confinement import ClaimConfinement
+from numakube_dra_driver.identity import COMPATIBLE, OWN, Identity
 from numakube_dra_driver.ledger import Ledger
 from numakube_dra_driver.preparing import Preparer
 from numakube_dra_driver.settings import SETTINGS
@@ -101,7 +102,9 @@ def identity(uid: str, name: str) -> str:
     return hashlib.sha256(f"{uid}/{name}".encode()).hexdigest()
 
 
-def confining(bed: Bed, ledger: Ledger, clock: Clock) -> ClaimConfinement:
+def confining(
+    bed: Bed, ledger: Ledger, clock: Clock, identities: Sequence[Identity] = (OWN,)
+) -> ClaimConfinement:
     """Return what confines the containers of a node of two NUMA nodes."""
     machine, sysfs = from_shape(SHAPE), bed.folder / "sys"
     if not sysfs.exists():
@@ -115,15 +118,24 @@ def confining(bed: Bed, ledger: Ledger, clock: Clock) -> ClaimConfinement:
     flags = {"state_dir": "/state", "nri_socket": "/nri.sock", "nri": "on"}
     settings = SETTINGS.resolve(env={}, flags=flags)
     return ClaimConfinement(
-        bed.client, ledger, settings, around, node=NODE, registry=CollectorRegistry()
+        bed.client,
+        ledger,
+        settings,
+        around,
+        node=NODE,
+        registry=CollectorRegistry(),
+        identities=identities,
     )
 
 
-@pytest.fixture
-async def node(bed: Bed) -> AsyncIterator[Node]:
+@pytest.fixture(params=[OWN], ids=[""])
+async def node(bed: Bed, request: pytest.FixtureRequest) -> AsyncIterator[Node]:
     """A node whose runtime asks the driver."""
-    driver = bed.driver()
-    driver._confining = confinement = confining(bed, driver._ledger, SystemClock())
+    identity: Identity = request.param
+    bed.offer = offer_of(compatible=identity is COMPATIBLE)
+    driver = bed.driver(identity=identity)
+    ledger = driver._ledger
+    driver._confining = confinement = confining(bed, ledger, SystemClock(), (identity,))
     tree = FakeCgroups.open(bed.folder / "sys/fs/cgroup")
     async with FakeRuntime(bed.folder / "nri.sock", request_seconds=60.0) as runtime:
         tasks = [asyncio.create_task(job) for job in confinement.jobs(asyncio.Event())]
@@ -318,3 +330,37 @@ async def test_only_one_process_of_a_node_answers_the_runtime(node: Node) -> Non
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     second.close()
+
+
+def cpus_of(amount: str) -> dict[str, Any]:
+    """Return a result as dra-driver-cpu is allocated it."""
+    found = result("cpudevnuma001", amount, driver="dra.cpu", pool=NODE)
+    return {**found, "consumedCapacity": {"dra.cpu/cpu": amount}}
+
+
+@pytest.mark.parametrize("node", [COMPATIBLE], indirect=True)
+async def test_a_claim_of_dra_driver_cpu_is_for_one_container(node: Node) -> None:
+    """Which may restart; a second one does not start, as with dra-driver-cpu."""
+    uid = await node.pod("p", ("a",), ("a",))
+    ref = await claimed(node, "a", uid, cpus_of("2"))
+    env = (f"DRA_CPUSET_{ref.uid}=4,12",)
+    for _ in range(2):
+        found = await node.asked(uid, "c0", env)
+        assert (found.cpus, found.quota) == ("4,12", -1)
+    with pytest.raises(CallRefused, match="is used by container c0 already"):
+        await node.asked(uid, "c1", env)
+
+
+@pytest.mark.parametrize("node", [COMPATIBLE], indirect=True)
+@pytest.mark.parametrize("text", ["malformed_claim=a-b", "x", "=4"])
+async def test_a_variable_of_dra_driver_cpu_that_is_none_is_refused(text: str, node: Node) -> None:
+    """Pods without such a one are not affected."""
+    uid = await node.pod("p")
+    with pytest.raises(CallRefused, match="is of no claim that is prepared for pod"):
+        await node.asked(uid, "c0", (f"DRA_CPUSET_{text}",))
+    assert (await node.asked(uid, "c1", ("DRA_CPUSET=4",))).cpus == ""
+
+
+async def test_variables_of_another_driver_are_its_business(node: Node) -> None:
+    uid = await node.pod("p")
+    assert (await node.asked(uid, "c0", ("DRA_CPUSET_u-1=4",))).cpus == ""

@@ -15,7 +15,7 @@ from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.ledger import Disk
 from numakube_dra_driver.preparing import ORPHAN_SECONDS
 
-STEPS = 8
+STEPS = 12
 """No call does more to files than this."""
 LIVES = 150
 
@@ -36,12 +36,12 @@ class Mortal(Disk):
         if self.left < 0:
             raise Killed
 
-    def fill(self, path: Path, text: str, mode: int) -> None:
+    def fill(self, path: Path, text: str, mode: int, *, lasting: bool = True) -> None:
         """Write, or half of it."""
         if self.left == 0:
             path.write_text(text[: len(text) // 2])
         self.step()
-        super().fill(path, text, mode)
+        super().fill(path, text, mode, lasting=lasting)
 
     def swap(self, new: Path, path: Path) -> None:
         """Rename."""
@@ -58,6 +58,11 @@ class Mortal(Disk):
         self.step()
         super().remove(path)
 
+    def remove_folder(self, path: Path) -> None:
+        """Remove."""
+        self.step()
+        super().remove_folder(path)
+
 
 def none_twice(bed: Bed) -> None:
     """Check that every CPU is in one claim at most."""
@@ -73,16 +78,17 @@ async def test_a_prepare_that_is_cut_short_is_finished_by_the_next_call(
     second = await bed.claim("b", result("cpu-numa0", "4"))
     try:
         await prepared(bed.driver(Mortal(steps)), first)
-        assert steps >= 6
+        assert steps >= 10
     except Killed:
-        assert steps < 6
+        assert steps < 10
     # Another claim comes before the kubelet tries again.
     assert not (await prepared(bed.driver(), second)).error
     none_twice(bed)
     assert not (await prepared(bed.driver(), first)).error
     none_twice(bed)
     assert sorted(bed.held()) == ["a", "b"]
-    assert len([*bed.cdi.glob("*.json")]) == 2
+    assert len([*bed.cdi.glob("numakube.dev-claim_*.json")]) == 2
+    assert len([*bed.cdi.glob("numakube.dev-metadata-*.json")]) == 2
 
 
 @pytest.mark.parametrize("steps", range(STEPS))
@@ -93,9 +99,9 @@ async def test_an_unprepare_that_is_cut_short_is_finished_by_the_next_call(
     await prepared(bed.driver(), ref)
     try:
         await unprepared(bed.driver(Mortal(steps)), ref)
-        assert steps >= 4
+        assert steps >= 6
     except Killed:
-        assert steps < 4
+        assert steps < 6
     assert await unprepared(bed.driver(), ref) == ""
     assert bed.held() == {}
     other = await bed.claim("b", result("cpu-numa0", "8"))
@@ -125,7 +131,7 @@ async def test_many_lives_and_deaths_lose_nothing(bed: Bed) -> None:
     wanted: dict[str, ClaimRef] = {}
     unwanted: dict[str, ClaimRef] = {}
     for life in range(LIVES):
-        driver = bed.driver(Mortal(chance.randrange(2, 14)))
+        driver = bed.driver(Mortal(chance.randrange(2, 22)))
         try:
             await driver.restore()
             for ref in list(unwanted.values()):

@@ -12,6 +12,7 @@ import pytest
 from numakube.errors import ConfigError
 from numakube.kube.clock import JumpingClock, ManualClock
 from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.ledger import (
     FILE,
     LOCK_SECONDS,
@@ -26,7 +27,7 @@ from numakube_dra_driver.ledger import (
 def entry(uid: str = "u1", cpus: str = "0-1") -> PreparedClaim:
     """Return a claim."""
     given = GivenDevice(request="cpus", pool="n1/compute", device="cpu-numa0", cpus=cpus)
-    return PreparedClaim(uid=uid, namespace="default", name=uid, results=(given,))
+    return PreparedClaim(driver=DRIVER, uid=uid, namespace="default", name=uid, results=(given,))
 
 
 def loaded(folder: Path) -> Ledger:
@@ -40,9 +41,9 @@ def test_another_process_finds_what_one_has_put(tmp_path: Path) -> None:
     one = loaded(tmp_path)
     one.put(entry())
     one.put(entry("u2", "4"))
-    one.drop("u1")
+    one.drop((DRIVER, "u1"))
     other = loaded(tmp_path)
-    assert dict(other.claims) == {"u2": entry("u2", "4")}
+    assert dict(other.claims) == {(DRIVER, "u2"): entry("u2", "4")}
     assert str(CpuSet(other.held.cpus)) == "4"
 
 
@@ -51,7 +52,7 @@ async def test_a_process_reads_what_another_has_written_meanwhile(tmp_path: Path
     async with one.locked():
         one.put(entry())
     async with other.locked():
-        assert list(other.claims) == ["u1"]
+        assert list(other.claims) == [(DRIVER, "u1")]
 
 
 async def test_only_one_process_has_the_lock(tmp_path: Path) -> None:
@@ -84,11 +85,15 @@ async def test_calls_in_one_process_take_turns(tmp_path: Path) -> None:
         ("", "makes no sense"),
         ('{"version": 1, "claims": [{"uid": "u1"', "makes no sense"),
         ('{"version": 2}', "version 2 is not known"),
-        ('{"claims": [{"uid": "../../etc", "namespace": "a", "name": "b"}]}', "is not a uid"),
         (
-            '{"claims": [{"uid": "a", "namespace": "n", "name": "a", "results": [{"request": "r",'
-            '"pool": "p", "device": "d", "cpus": "0-1"}]}, {"uid": "b", "namespace": "n", "name":'
-            '"b", "results": [{"request": "r", "pool": "p", "device": "d", "cpus": "1"}]}]}',
+            '{"claims": [{"driver": "d", "uid": "../../etc", "namespace": "a", "name": "b"}]}',
+            "is not a uid",
+        ),
+        (
+            '{"claims": [{"driver": "d", "uid": "a", "namespace": "n", "name": "a", "results":'
+            '[{"request": "r", "pool": "p", "device": "d", "cpus": "0-1"}]}, {"driver": "d", "uid":'
+            '"b", "namespace": "n", "name": "b", "results":'
+            '[{"request": "r", "pool": "p", "device": "d", "cpus": "1"}]}]}',
             "CPUs 1 of claim n/b are another claim's as well",
         ),
     ],
@@ -119,7 +124,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 class FullDisk(Disk):
     """Has no room for anything new."""
 
-    def fill(self, path: Path, text: str, mode: int) -> None:
+    def fill(self, path: Path, text: str, mode: int, *, lasting: bool = True) -> None:
         """Fail."""
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -130,4 +135,4 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     ledger.load()
     with pytest.raises(StateError, match="No space left on device"):
         ledger.put(entry("u2", "4"))
-    assert list(ledger.claims) == list(loaded(tmp_path).claims) == ["u1"]
+    assert list(ledger.claims) == list(loaded(tmp_path).claims) == [(DRIVER, "u1")]

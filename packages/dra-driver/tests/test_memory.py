@@ -207,7 +207,7 @@ async def test_what_claims_have_of_memory_is_counted_until_they_end(bed: Bed) ->
         await bed.claim(name, result("memory-numa0", "4Gi", request="mem")) for name in "ab"
     ]
     (device,) = (await prepared(driver, first)).devices
-    assert device.cdi_devices == (f"numakube.dev/claim={first.uid}-mem",)
+    assert device.cdi_devices[0] == f"numakube.dev/claim={first.uid}-mem"
     assert "has 2Gi of 6Gi free" in (await prepared(bed.driver(), second)).error
     assert not await unprepared(driver, first)
     assert not (await prepared(driver, second)).error
@@ -223,7 +223,7 @@ async def test_a_container_hears_of_its_cpus_and_its_memory(bed: Bed) -> None:
     )
     devices = (await prepared(bed.driver(), ref)).devices
     assert [device.requests for device in devices] == [("c0",), ("c0-mem", "c0")]
-    (file,) = bed.cdi.iterdir()
+    (file,) = bed.cdi.glob("numakube.dev-claim_*")
     text = file.read_text()
     assert "_c0=cpus:4,12" in text
     assert "_c0_mem=mems:1" in text

@@ -28,7 +28,10 @@ async def test_a_claim_gets_cpus_and_the_runtime_can_look_them_up(bed: Bed) -> N
         requests=("cpus",),
         pool="n1/compute",
         device="cpu-numa1",
-        cdi_devices=(f"numakube.dev/claim={ref.uid}-cpus",),
+        cdi_devices=(
+            f"numakube.dev/claim={ref.uid}-cpus",
+            f"numakube.dev/metadata={ref.uid}_cpus",
+        ),
         share="s",
     )
     assert bed.held() == {"a": "4-5,12-13"}
@@ -75,15 +78,17 @@ async def test_a_second_call_gives_the_same(bed: Bed) -> None:
     for file in bed.cdi.iterdir():
         file.unlink()
     assert await prepared(bed.driver(), ref) == first
-    assert len([*bed.cdi.iterdir()]) == 1
+    assert len([*bed.cdi.iterdir()]) == 2
 
 
 async def test_files_are_there_again_before_anybody_asks(bed: Bed) -> None:
     await prepared(bed.driver(), await bed.claim("a", result("cpu-numa0", "2")))
-    (file,) = bed.cdi.iterdir()
-    file.unlink()
+    files = [*bed.cdi.iterdir()]
+    for file in files:
+        file.unlink()
     await bed.driver().restore()
-    assert file.exists()
+    assert len(files) == 2
+    assert all(file.exists() for file in files)
 
 
 async def test_claims_have_different_cpus(bed: Bed) -> None:
@@ -212,11 +217,11 @@ async def test_a_broken_ledger_refuses_everything(bed: Bed) -> None:
 class NoCdi(Disk):
     """Can write the ledger alone."""
 
-    def fill(self, path: Path, text: str, mode: int) -> None:
+    def fill(self, path: Path, text: str, mode: int, *, lasting: bool = True) -> None:
         """Fail for specifications."""
         if "claim_" in path.name:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-        super().fill(path, text, mode)
+        super().fill(path, text, mode, lasting=lasting)
 
 
 async def test_a_claim_without_its_file_is_not_kept(bed: Bed) -> None:

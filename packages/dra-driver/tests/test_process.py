@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -22,12 +23,12 @@ from kube_lab_server import ApiServer
 from kube_lab_server.kinds.all_kinds import GATES
 from numakube.apps.host.http_serving import Elsewhere
 from numakube.apps.host.process_life import Surroundings
-from numakube.errors import ConfigError
+from numakube.errors import ConfigError, MalformedObject
 from numakube.kube.catalog import NODES, RESOURCE_SLICES
 from numakube.kube.clock import SystemClock
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.device_plugin.plugin_registration import RegistryClient
-from numakube.node.dra_plugin import VERSIONS, DraPluginClient
+from numakube.node.dra_plugin import HEALTH_VERSIONS, VERSIONS, DraPluginClient
 from numakube.node.sysfs_machine import write_tree
 from numakube.testing import until
 from numakube_dra_driver.ledger import StateError
@@ -176,7 +177,7 @@ async def test_a_kubelet_registers_the_driver_and_has_a_claim_prepared(
         await client.dial()
         info = await client.info()
         assert (info.type, info.name) == ("DRAPlugin", "numakube.dev")
-        assert info.versions == ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+        assert info.versions == (*VERSIONS, *HEALTH_VERSIONS)
         await client.notify()
         await client.aclose()
         plugin = DraPluginClient(Path(info.endpoint), version)
@@ -193,7 +194,7 @@ async def test_a_kubelet_registers_the_driver_and_has_a_claim_prepared(
         ]
     # Nobody else removes the sockets; the slices stay, as the driver may be back soon.
     assert [*host.registry.iterdir()] == []
-    assert [*host.locate("/var/lib/kubelet/plugins/numakube.dev").iterdir()] == []
+    assert [*host.locate("/var/lib/kubelet/plugins/numakube.dev").glob("*.sock")] == []
     assert await host.slices()
 
 
@@ -227,6 +228,114 @@ async def test_a_state_that_makes_no_sense_ends_the_start(host: Host) -> None:
         await host.perform(*host.flags)
     async with host.running("--forget-state"):
         assert (folder / "state.forgotten").read_text() == "{"
+
+
+async def test_the_kubelet_hears_how_devices_are(host: Host) -> None:
+    """At once, and when a CPU of a claim goes offline; nobody waits for the end of a stream."""
+    ref = await host.bed.claim("a", result("cpu-numa1", "2"))
+    folder = host.locate("/var/lib/kubelet/plugins/numakube.dev")
+    async with host.running():
+        plugin = DraPluginClient(folder / "dra.sock")
+        assert not (await plugin.prepare([ref]))[ref.uid].error
+        streams = [plugin.watch_health(version) for version in HEALTH_VERSIONS]
+        for stream in streams:
+            first = await anext(stream)
+            assert {one.device: one.trouble for one in first} == dict.fromkeys(
+                ("cpu-numa0", "cpu-numa1", "memory-numa0", "memory-numa1"), ""
+            )
+        for place in ("node/node1", *(f"cpu/cpu{cpu}" for cpu in (4, 5, 6, 7, 12, 13, 14, 15))):
+            shutil.rmtree(host.locate(f"/sys/devices/system/{place}"))
+        host.locate("/sys/devices/system/cpu/online").write_text("0-3,8-11\n")
+        (found,) = await until(host.slices)
+        await host.bed.client.delete(RESOURCE_SLICES, found["metadata"]["name"])
+        troubles: dict[str, str] = {}
+        async for devices in streams[0]:
+            troubles = {one.device: one.trouble for one in devices}
+            if troubles.get("cpu-numa1"):
+                break
+        assert troubles["cpu-numa1"] == "CPUs 4,12 of claims are offline"
+        await plugin.aclose()
+
+
+async def test_a_driver_in_the_place_of_dra_driver_cpu(host: Host) -> None:
+    """Two names, one for CPUs and one for the rest; flags and files of that driver."""
+    host.locate("/dracpu.yaml").write_text(
+        "apiVersion: v1alpha1\ngroupBy: socket\nreservedCPUs: 0-1\n"
+    )
+    flags = ("--compatible", "--config", "/dracpu.yaml", "--reserved-cpus", "0")
+    async with host.running(*flags):
+        slices = await until(host.slices, lambda found: len(found) == 2)
+        found = {one["spec"]["driver"]: one["spec"] for one in slices}
+        assert found["dra.cpu"]["pool"]["name"] == NODE
+        devices = [device["name"] for device in found["dra.cpu"]["devices"]]
+        assert devices == ["cpudevsocket000", "cpudevsocket001"]
+        # What flags say comes before what files say.
+        assert found["dra.cpu"]["devices"][0]["capacity"]["dra.cpu/cpu"]["value"] == "7"
+        others = [device["name"] for device in found["numakube.dev"]["devices"]]
+        assert others == ["memory-numa0", "memory-numa1"]
+        sockets = sorted(path.name for path in host.registry.iterdir())
+        assert sockets == ["dra.cpu-reg.sock", "numakube.dev-reg.sock"]
+        cpus = result("cpudevsocket001", "4", driver="dra.cpu", pool=NODE)
+        ref = await host.bed.claim(
+            "a",
+            {**cpus, "consumedCapacity": {"dra.cpu/cpu": "4"}},
+            result("memory-numa1", "1Gi", request="mem"),
+        )
+        for name, kind in (("dra.cpu", "dra.k8s.io/cpu"), ("numakube.dev", "numakube.dev/claim")):
+            plugin = DraPluginClient(host.locate(f"/var/lib/kubelet/plugins/{name}/dra.sock"))
+            (device,) = (await plugin.prepare([ref]))[ref.uid].devices
+            assert device.cdi_devices[0].startswith(f"{kind}=")
+            await plugin.aclose()
+        (url,) = host.served.values()
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{url}/metrics") as answer:
+                lines = (await answer.text()).splitlines()
+            async with session.get(f"{url}/healthz") as answer:
+                assert answer.status == 200
+        assert {
+            "dra_cpu_allocated_cpus 4.0",
+            "dra_cpu_available_cpus 11.0",
+            "dra_cpu_reserved_cpus 1.0",
+            "dra_cpu_resource_claims_active 1.0",
+            'dra_cpu_prepare_claims_total{result="success"} 1.0',
+            "dra_cpu_claim_allocated_cpus_sum 4.0",
+        } <= set(lines)
+    state = json.loads(host.locate("/var/lib/numakube-dra/state.json").read_text())
+    assert sorted(claim["driver"] for claim in state["claims"]) == ["dra.cpu", "numakube.dev"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--group-by", "socket"), "--group-by goes with --compatible only"),
+        (("--compatible", "--cpu-step", "cpus"), "--cpu-step does not go with --compatible"),
+        (("--compatible", "--group-by", "core"), "'core' is not one of"),
+        (("--kubelet-root-dir", "var"), "is an absolute path"),
+    ],
+)
+async def test_flags_that_do_not_go_together_are_refused(
+    flags: tuple[str, ...], words: str, host: Host
+) -> None:
+    with pytest.raises(click.UsageError, match=words):
+        await host.perform(*host.flags, *flags)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("groupBy: socket", "apiVersion is not v1alpha1"),
+        ("apiVersion: v1alpha1\ngroupby: socket", "unknown key 'groupby' .is 'groupBy' meant"),
+        ("apiVersion: v1alpha1\ngroupBy: core", "groupBy"),
+        ("apiVersion: v1alpha1\nsysfsOverlay: a", "sysfsOverlay: a node is offered as it is"),
+        ("[", "config.yaml"),
+    ],
+)
+async def test_a_file_of_dra_driver_cpu_that_makes_no_sense_ends_the_start(
+    text: str, words: str, host: Host
+) -> None:
+    host.locate("/config.yaml").write_text(text)
+    with pytest.raises((ConfigError, MalformedObject), match=words):
+        await host.perform(*host.flags, "--compatible", "--config", "/config.yaml")
 
 
 async def test_readiness_says_what_is_missing(host: Host) -> None:

@@ -11,18 +11,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
 from numakube.errors import InvalidValue
 from numakube.kubelet.cpu_selection import CpuShortage, PackedOrder, take_packed
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, cpu_mask, union
+from numakube.values.names import dns_label
 from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
-from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
-from numakube_dra_driver.ledger import GivenDevice
-from numakube_dra_driver.parameters import MemoryBinding, Quota, Take, parameters_of
+from numakube_dra_driver.devices import DRA_CPU, DRA_CPU_MACHINE
+from numakube_dra_driver.identity import OWN
+from numakube_dra_driver.ledger import GivenDevice, PreparedClaim
+from numakube_dra_driver.parameters import MemoryBinding, Quota, Take
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
@@ -30,12 +32,18 @@ if TYPE_CHECKING:
     from numakube.api.resource_claims import (
         DeviceAllocationResult,
         DeviceRequestAllocationResult,
+        ResourceClaim,
     )
     from numakube.kubelet.cpu_manager import CpuManager
     from numakube_dra_driver.devices import CpuGroup
+    from numakube_dra_driver.identity import Identity
     from numakube_dra_driver.ledger import Held
     from numakube_dra_driver.offer import Offer
     from numakube_dra_driver.parameters import Parameters
+
+
+POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
+"""The annotation of claims that were made from templates: what the pod calls them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +81,15 @@ class _CpuWish:
         return self.wish.parameters.cpus.exclusive is False
 
 
-def ours(allocation: DeviceAllocationResult) -> tuple[DeviceRequestAllocationResult, ...]:
-    """Return the results of an allocation that are this driver's."""
-    return tuple(result for result in allocation.results if result.driver == DRIVER)
+def ours(
+    allocation: DeviceAllocationResult, driver: str
+) -> tuple[DeviceRequestAllocationResult, ...]:
+    """Return the results of an allocation that are *driver*'s."""
+    return tuple(result for result in allocation.results if result.driver == driver)
 
 
 def assign(
-    allocation: DeviceAllocationResult, offer: Offer, held: Held
+    allocation: DeviceAllocationResult, offer: Offer, held: Held, identity: Identity = OWN
 ) -> tuple[GivenDevice, ...] | ClaimRefusal:
     """Return what each of our results of *allocation* has, in their order.
 
@@ -87,11 +97,12 @@ def assign(
         allocation: what the scheduler has chosen.
         offer: what the node offers.
         held: what is taken.
+        identity: in whose name.
     """
     try:
         wishes = [
-            _Wish(place, result, parameters_of(allocation, result.request, DRIVER))
-            for place, result in enumerate(ours(allocation))
+            _Wish(place, result, identity.parameters_of(allocation, result.request))
+            for place, result in enumerate(ours(allocation, identity.driver))
         ]
         given = _memory(wishes, offer, held)
         given |= _cpus(wishes, offer, held, has_memory=bool(given))
@@ -117,8 +128,8 @@ def _is_known(wish: _Wish, given: Mapping[int, GivenDevice]) -> bool:
     return True
 
 
-def _given(wish: _Wish) -> GivenDevice:
-    result = wish.result
+def given_of(result: DeviceRequestAllocationResult) -> GivenDevice:
+    """Return what stands for a result, with nothing in it."""
     return GivenDevice(
         request=result.request,
         pool=result.pool,
@@ -169,7 +180,7 @@ def _memory(wishes: Iterable[_Wish], offer: Offer, held: Held) -> dict[int, Give
         taken[pool.name] = pool.size_bytes - free + size
         binds = wish.parameters.memory is not MemoryBinding.ANY
         given[wish.place] = replace(
-            _given(wish),
+            given_of(wish.result),
             resource=pool.resource,
             amount=size,
             mems=str(pool.numa_node) if binds else "",
@@ -184,7 +195,7 @@ def _cpus(
     taken, amounts = held.cpus, dict(held.amounts)
     given: dict[int, GivenDevice] = {}
     asked = [
-        _CpuWish(wish, group, _count(wish.result, group))
+        _CpuWish(wish, group, count_of(wish.result, group))
         for wish in wishes
         if (group := offer.groups.get(wish.result.device)) is not None
     ]
@@ -199,7 +210,7 @@ def _cpus(
         nodes = cpu.group.numa_nodes if cpu.is_shared else _nodes(cpus, offer.manager)
         near = not has_memory and cpu.wish.parameters.memory is MemoryBinding.NEAR
         given[cpu.wish.place] = replace(
-            _given(cpu.wish),
+            given_of(cpu.wish.result),
             cpus=str(CpuSet(cpus)),
             near=_text(nodes) if cpu.is_shared else "",
             mems=_text(nodes) if near else "",
@@ -228,14 +239,14 @@ def _amount(result: DeviceRequestAllocationResult, capacity: str) -> int:
     return value(amount)
 
 
-def _count(result: DeviceRequestAllocationResult, group: CpuGroup) -> int:
+def count_of(result: DeviceRequestAllocationResult, group: CpuGroup) -> int:
     """Return how many CPUs a result stands for."""
     if not group.is_shared:
         return group.cpus.bit_count()
-    amount = result.consumed_capacity.get(CPU_CAPACITY)
+    amount = result.consumed_capacity.get(group.capacity)
     if amount is None:
         raise InvalidValue(
-            f"request {result.request}: the allocation of {result.device} says no {CPU_CAPACITY}"
+            f"request {result.request}: the allocation of {result.device} says no {group.capacity}"
         )
     milli = milli_value(amount)
     if milli <= 0 or milli % MILLI_PER_CPU:
@@ -260,6 +271,11 @@ def _choose(cpu: _CpuWish, held: CpuMask, manager: CpuManager) -> CpuMask:
     free = CpuMask(cpu.group.cpus & ~held)
     if cpu.cpuset is not None:
         return _named(cpu, CpuSet.parse(cpu.cpuset).mask, held)
+    if cpu.group.name == DRA_CPU_MACHINE:
+        raise InvalidValue(
+            f"request {cpu.wish.result.request}: a claim of {DRA_CPU_MACHINE} names its "
+            "CPUs, in cpuConfig.cpuset"
+        )
     _refuse_shortage(cpu, free.bit_count())
     taken = _take(cpu, free, manager)
     if isinstance(taken, CpuShortage):
@@ -307,3 +323,63 @@ def _named(cpu: _CpuWish, cpus: CpuMask, held: CpuMask) -> CpuMask:
     if taken := cpus & held:
         raise InvalidValue(f"{where}: CPUs {CpuSet(taken)} belong to others")
     return cpus
+
+
+def prepared_claim(
+    claim: ResourceClaim, driver: str, results: tuple[GivenDevice, ...]
+) -> PreparedClaim:
+    """Return a claim with what it has in the name of *driver*."""
+    metadata = claim.metadata
+    pod_claim = metadata.annotations.get(POD_CLAIM, "")
+    return PreparedClaim(
+        driver=driver,
+        uid=metadata.uid,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        consumers=tuple(consumer.uid for consumer in claim.status.reserved_for),
+        results=results,
+        pod_claim="" if dns_label(pod_claim) else pod_claim,
+    )
+
+
+def adopted(
+    entry: PreparedClaim, claim: ResourceClaim, groups: Mapping[str, CpuGroup]
+) -> PreparedClaim:
+    """Return what *claim* has, whose CPUs *entry* holds.
+
+    Raises:
+        InvalidValue: its allocation does not agree with them.
+    """
+    allocation = claim.status.allocation
+    if allocation is None:
+        raise InvalidValue("the claim is not allocated")
+    left = entry.mask
+    results = []
+    for result in ours(allocation.devices, DRA_CPU):
+        group = groups.get(result.device)
+        if group is None:
+            raise InvalidValue(f"device {result.device} is not offered by this node")
+        count = count_of(result, group)
+        cpus = _lowest(CpuMask(left & group.cpus), count)
+        if cpus.bit_count() != count:
+            raise InvalidValue(
+                f"CPUs {entry.cpu_set} have {cpus.bit_count()} of the {count} that are allocated "
+                f"of {result.device}"
+            )
+        left = CpuMask(left & ~cpus)
+        amount = count * MILLI_PER_CPU
+        results.append(
+            replace(given_of(result), cpus=str(CpuSet(cpus)), resource=CPU, amount=amount)
+        )
+    if left:
+        raise InvalidValue(f"CPUs {CpuSet(left)} are not allocated")
+    return prepared_claim(claim, DRA_CPU, tuple(results))
+
+
+def _lowest(cpus: CpuMask, count: int) -> CpuMask:
+    taken = 0
+    for cpu in CpuSet(cpus):
+        if taken.bit_count() == count:
+            break
+        taken |= 1 << cpu
+    return CpuMask(taken)

@@ -1,49 +1,124 @@
 """Container Device Interface: how a container learns what its claim has.
 
-A claim has one file with one device for each of its requests. A runtime keeps what it has read
-under a device's name, so a name never stands for anything else: it has the claim's uid in it. The
-file stays until the claim is taken back, as containers that restart need it; ``/var/run`` is empty
-after a reboot, so every Prepare looks again.
+A claim has one file, with one device for each of its requests, or for all of them. A runtime keeps
+what it has read under a device's name, so a name never stands for anything else: it has the claim's
+uid in it. The file stays until the claim is taken back, as containers that restart need it;
+``/var/run`` is empty after a reboot, so every Prepare looks again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from numakube.errors import InvalidValue
 from numakube.values.names import dns_label
-from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.ledger import is_uid
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from numakube_dra_driver.ledger import Disk, GivenDevice, PreparedClaim
 
-KIND: Final = f"{DRIVER}/claim"
 # The lowest version that has everything used here, as older runtimes refuse newer ones.
 _VERSION: Final = "0.3.0"
-_FILE_PREFIX: Final = f"{DRIVER}-claim_"
-PREFIX: Final = "NUMAKUBE_CLAIM"
-"""What names of variables begin with that tell of claims."""
 
 
-def device_name(entry: PreparedClaim, request: str) -> str:
-    """Return the name of the device that stands for a request of a claim."""
-    return f"{entry.uid}-{request}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimDevice:
+    """What runtimes know of a claim, or of one of its requests.
+
+    Attributes:
+        name: of the device, without its kind.
+        variable: the variable that a container gets with it.
+        value: what that says.
+        given: what is behind it.
+    """
+
+    name: str
+    variable: str
+    value: str
+    given: tuple[GivenDevice, ...]
 
 
-def full_name(entry: PreparedClaim, request: str) -> str:
-    """Return the name by which a runtime finds the device."""
-    return f"{KIND}={device_name(entry, request)}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CdiNames:
+    """What files, devices and variables are called.
+
+    Attributes:
+        kind: of the devices.
+        files: what names of files begin with, before the claim's uid.
+        variables: what names of variables begin with that tell of claims.
+        devices: those of a claim.
+    """
+
+    kind: str
+    files: str
+    variables: str
+    devices: Callable[[PreparedClaim], list[ClaimDevice]]
+
+    def full_names(self, entry: PreparedClaim, given: GivenDevice) -> tuple[str, ...]:
+        """Return the names by which a runtime finds the devices that stand for *given*."""
+        return tuple(
+            f"{self.kind}={device.name}" for device in self.devices(entry) if given in device.given
+        )
 
 
-def variable(entry: PreparedClaim, request: str) -> str:
-    """Return the variable that tells a container what its request has."""
-    return f"{PREFIX}_{entry.uid}_{request}".replace("-", "_")
+def _by_request(entry: PreparedClaim) -> list[ClaimDevice]:
+    """Return a device for each request."""
+    requests: dict[str, list[GivenDevice]] = {}
+    for given in entry.results:
+        requests.setdefault(given.base_request, []).append(given)
+    return [
+        ClaimDevice(
+            name=f"{entry.uid}-{request}",
+            variable=f"NUMAKUBE_CLAIM_{entry.uid}_{request}".replace("-", "_"),
+            value=_value(parts),
+            given=tuple(parts),
+        )
+        for request, parts in requests.items()
+    ]
+
+
+def _value(parts: list[GivenDevice]) -> str:
+    said = (
+        ("cpus", [part.cpus for part in parts]),
+        ("numa", [part.near for part in parts]),
+        ("mems", [part.mems for part in parts]),
+    )
+    words = ((word, ",".join(filter(None, texts))) for word, texts in said)
+    return ";".join(f"{word}:{text}" for word, text in words if text)
+
+
+NAMES: Final = CdiNames(
+    kind="numakube.dev/claim",
+    files="numakube.dev-claim_",
+    variables="NUMAKUBE_CLAIM_",
+    devices=_by_request,
+)
+
+
+def _whole_claim(entry: PreparedClaim) -> list[ClaimDevice]:
+    """Return the one device of a claim, as dra-driver-cpu has it."""
+    return [
+        ClaimDevice(
+            name=f"claim-{entry.uid}",
+            variable=f"DRA_CPUSET_{entry.uid}",
+            value=str(entry.cpu_set),
+            given=entry.results,
+        )
+    ]
+
+
+DRA_CPU_NAMES: Final = CdiNames(
+    kind="dra.k8s.io/cpu",
+    files="dra.k8s.io-cpu_claim-",
+    variables="DRA_CPUSET_",
+    devices=_whole_claim,
+)
 
 
 def check_names(entry: PreparedClaim) -> None:
@@ -62,9 +137,10 @@ def check_names(entry: PreparedClaim) -> None:
 class CdiFiles:
     """The files of claims in the folder that runtimes read."""
 
-    def __init__(self, folder: Path, disk: Disk) -> None:
+    def __init__(self, folder: Path, disk: Disk, names: CdiNames = NAMES) -> None:
         self._folder = folder
         self._disk = disk
+        self._names = names
 
     def write(self, entry: PreparedClaim) -> None:
         """Let the file of a claim be there, and be right.
@@ -72,9 +148,7 @@ class CdiFiles:
         Raises:
             OSError: it cannot be written.
         """
-        path, text = self._path(entry.uid), specification(entry)
-        if not _says(path, text):
-            self._disk.write(path, text, mode=0o644)
+        write_if_other(self._disk, self._path(entry.uid), specification(entry, self._names))
 
     def remove(self, uid: str) -> None:
         """Remove the file of a claim, if there is one.
@@ -90,48 +164,44 @@ class CdiFiles:
         Raises:
             OSError: they cannot be removed.
         """
-        for uid in set(self._uids()) - set(uids):
+        for uid in set(self.uids()) - set(uids):
             self.remove(uid)
 
-    def _uids(self) -> Iterator[str]:
-        for path in self._folder.glob(f"{_FILE_PREFIX}*.json"):
-            yield path.name.removeprefix(_FILE_PREFIX).removesuffix(".json")
+    def uids(self) -> Iterator[str]:
+        """Yield the uids of the claims that have files."""
+        prefix = self._names.files
+        for path in self._folder.glob(f"{prefix}*.json"):
+            yield path.name.removeprefix(prefix).removesuffix(".json")
 
     def _path(self, uid: str) -> Path:
-        return self._folder / f"{_FILE_PREFIX}{uid}.json"
+        return self._folder / f"{self._names.files}{uid}.json"
 
 
-def specification(entry: PreparedClaim) -> str:
+def specification(entry: PreparedClaim, names: CdiNames = NAMES) -> str:
     """Return the text of a claim's file."""
-    requests: dict[str, list[GivenDevice]] = {}
-    for result in entry.results:
-        requests.setdefault(result.base_request, []).append(result)
-    document: dict[str, Any] = {
-        "cdiVersion": _VERSION,
-        "kind": KIND,
-        "devices": [
-            {
-                "name": device_name(entry, request),
-                "containerEdits": {"env": [f"{variable(entry, request)}={_value(parts)}"]},
-            }
-            for request, parts in requests.items()
-        ],
+    edits = {
+        device.name: {"env": [f"{device.variable}={device.value}"]}
+        for device in names.devices(entry)
     }
-    return msgspec.json.encode(document).decode()
+    return document(names.kind, edits)
 
 
-def _value(parts: list[GivenDevice]) -> str:
-    said = (
-        ("cpus", [part.cpus for part in parts]),
-        ("numa", [part.near for part in parts]),
-        ("mems", [part.mems for part in parts]),
-    )
-    words = ((word, ",".join(filter(None, texts))) for word, texts in said)
-    return ";".join(f"{word}:{text}" for word, text in words if text)
+def document(kind: str, edits: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text of a file with devices of *kind*, and what containers get with each."""
+    devices = [{"name": name, "containerEdits": one} for name, one in edits.items()]
+    tree = {"cdiVersion": _VERSION, "kind": kind, "devices": devices}
+    return msgspec.json.encode(tree).decode()
 
 
-def _says(path: Path, text: str) -> bool:
+def write_if_other(disk: Disk, path: Path, text: str, *, lasting: bool = True) -> None:
+    """Let *path* say *text*; one that says so already is left alone.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     try:
-        return path.read_text(encoding="utf-8") == text
+        if path.read_text(encoding="utf-8") == text:
+            return
     except (OSError, UnicodeDecodeError):
-        return False
+        pass
+    disk.write(path, text, mode=0o644, lasting=lasting)

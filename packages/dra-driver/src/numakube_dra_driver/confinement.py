@@ -30,7 +30,7 @@ from numakube.node.nri.nri_objects import ContainerAdjustment, CpuLimits
 from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.resources import CPU, MEMORY
-from numakube_dra_driver.cdi import PREFIX, variable
+from numakube_dra_driver.identity import OWN
 from numakube_placement.enforcer.allowed_cpus import MachineReader, PodState, state_of
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
@@ -40,7 +40,7 @@ from numakube_placement.enforcer.nri import NriLink, NriPlugin
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from prometheus_client import CollectorRegistry
@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
     from numakube.kube.clock import Clock
-    from numakube.node.nri.nri_objects import NriContainer, Sandbox
-    from numakube_dra_driver.ledger import GivenDevice, Ledger, PreparedClaim
+    from numakube.node.nri.nri_objects import NriContainer, Sandbox, Update
+    from numakube_dra_driver.identity import Identity
+    from numakube_dra_driver.ledger import GivenDevice, Ledger
     from numakube_dra_driver.settings import DraSettings
 
 COMPONENT: Final = "numakube-dra-driver"
@@ -94,10 +95,12 @@ class LedgerPods:
 
     def state_of(self, pod: Pod, uid: str) -> PodState:
         """Return what matters of *pod*: of what it has for itself, its claims alone."""
-        entries = {
-            entry.name: entry for entry in self._ledger.claims.values() if uid in entry.holders
-        }
-        total = _share([given for entry in entries.values() for given in entry.results])
+        entries: dict[str, list[GivenDevice]] = {}
+        for entry in self._ledger.claims.values():
+            if uid in entry.holders:
+                # A claim may have devices of both names.
+                entries.setdefault(entry.name, []).extend(entry.results)
+        total = _share([given for results in entries.values() for given in results])
         shares = {
             container.name: share
             for container in (*pod.spec.init_containers, *pod.spec.containers)
@@ -110,13 +113,12 @@ class LedgerPods:
 
 
 def _claimed(
-    pod: Pod, container: PodContainer, entries: Mapping[str, PreparedClaim]
+    pod: Pod, container: PodContainer, entries: Mapping[str, Sequence[GivenDevice]]
 ) -> Iterator[GivenDevice]:
     """Yield what a container has of the claims that it uses, or of the requests that it names."""
     names = {entry.name: name for entry, name in named_claims(pod)}
     for use in container.resources.claims if container.resources else ():
-        entry = entries.get(names.get(use.name) or "")
-        for given in entry.results if entry is not None else ():
+        for given in entries.get(names.get(use.name) or "", ()):
             if given.is_for(use.request):
                 yield given
 
@@ -151,10 +153,30 @@ class ClaimNri(NriPlugin):
     """Answers a container runtime: for claims from memory, for others as the enforcer does."""
 
     def __init__(
-        self, ledger: Ledger, enforcer: Enforcer, metrics: EnforcerMetrics, clock: Clock
+        self,
+        ledger: Ledger,
+        enforcer: Enforcer,
+        metrics: EnforcerMetrics,
+        clock: Clock,
+        *,
+        identities: Sequence[Identity] = (OWN,),
     ) -> None:
         super().__init__(enforcer, metrics, clock)
         self._ledger = ledger
+        self._identities = {one.driver: one for one in identities}
+        # Which container a claim is for, where it may be for one alone.
+        self._users: dict[str, tuple[str, str]] = {}
+
+    async def synchronized(
+        self, pods: Sequence[Sandbox], containers: Sequence[NriContainer]
+    ) -> Sequence[Update]:
+        """Hear what runs, and who uses the claims that are for one container."""
+        uids = {pod.id: pod.uid for pod in pods}
+        prefixes = {one.cdi.variables for one in self._identities.values() if one.one_container}
+        for container in containers:
+            for name in _variables(container, prefixes):
+                self._users[name] = uids.get(container.sandbox_id, ""), container.name
+        return await super().synchronized(pods, containers)
 
     async def creating(self, pod: Sandbox, container: NriContainer) -> ContainerAdjustment:
         """Return what a container is to have that is about to be made.
@@ -193,21 +215,41 @@ class ClaimNri(NriPlugin):
         Raises:
             ClaimNotYours: one is of no claim that is prepared for its pod.
         """
-        names = (one.partition("=")[0] for one in container.env)
-        named = [name for name in names if name.startswith(f"{PREFIX}_")]
+        named = _variables(container, {one.cdi.variables for one in self._identities.values()})
         if not named:
             return []
         self._ledger.load()
-        held: dict[str, list[GivenDevice]] = {}
-        for entry in self._ledger.claims.values():
-            for given in entry.results if pod.uid in entry.holders else ():
-                held.setdefault(variable(entry, given.base_request), []).append(given)
-        if foreign := [name for name in named if name not in held]:
+        known = {
+            device.variable: (entry, device.given)
+            for entry in self._ledger.claims.values()
+            if (identity := self._identities.get(entry.driver)) is not None
+            for device in identity.cdi.devices(entry)
+        }
+        self._users = {name: user for name, user in self._users.items() if name in known}
+        for name in named:
+            entry, _ = known.get(name, (None, ()))
+            if entry is None or pod.uid not in entry.holders:
+                raise ClaimNotYours(
+                    f"container {container.name}: {name} is of no claim that is prepared for pod "
+                    f"{pod.namespace}/{pod.name}"
+                )
+            if self._identities[entry.driver].one_container:
+                self._use(name, pod, container)
+        return [given for name in named for given in known[name][1]]
+
+    def _use(self, variable: str, pod: Sandbox, container: NriContainer) -> None:
+        """Note who uses a claim; refuse a second container."""
+        user = self._users.setdefault(variable, (pod.uid, container.name))
+        if user != (pod.uid, container.name):
             raise ClaimNotYours(
-                f"container {container.name}: {foreign[0]} is of no claim that is prepared for pod "
-                f"{pod.namespace}/{pod.name}"
+                f"container {container.name}: {variable} is used by container {user[1]} already"
             )
-        return [given for name in dict.fromkeys(named) for given in held[name]]
+
+
+def _variables(container: NriContainer, prefixes: Collection[str]) -> list[str]:
+    """Return the names of a container's variables that tell of claims."""
+    names = (one.partition("=")[0] for one in container.env)
+    return list(dict.fromkeys(name for name in names if name.startswith(tuple(prefixes))))
 
 
 class ClaimConfinement:
@@ -222,6 +264,7 @@ class ClaimConfinement:
         *,
         node: str,
         registry: CollectorRegistry,
+        identities: Sequence[Identity] = (OWN,),
     ) -> None:
         """Prepare; `run` it.
 
@@ -251,7 +294,7 @@ class ClaimConfinement:
             watched=lambda groups: self._watch.watch([*map(self._groups.path, groups)]),
             wrote=lambda outcome: self.plugin.wrote(outcome),
         )
-        self.plugin = ClaimNri(ledger, self.enforcer, metrics, around.clock)
+        self.plugin = ClaimNri(ledger, self.enforcer, metrics, around.clock, identities=identities)
         self.link = NriLink(
             self.plugin,
             metrics,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
+from numakube_dra_driver.devices import CPU_CAPACITY, DRA_CPU, DRIVER
 from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 
 
@@ -58,15 +58,21 @@ CAPACITIES: Final = {one.name: one.capacity for one in CLASSES}
 
 def class_documents() -> list[dict[str, Any]]:
     """Return the classes as they are created."""
-    return [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "DeviceClass",
-            "metadata": {"name": one.name},
-            "spec": {"selectors": [{"cel": {"expression": _expression(one)}}]},
-        }
-        for one in CLASSES
-    ]
+    return [_class(one.name, _expression(one)) for one in CLASSES]
+
+
+def dra_cpu_class() -> dict[str, Any]:
+    """Return the class of dra-driver-cpu, whose name is that of the driver."""
+    return _class(DRA_CPU, f'device.driver == "{DRA_CPU}"')
+
+
+def _class(name: str, expression: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
 
 
 def _expression(served: ServedClass) -> str:

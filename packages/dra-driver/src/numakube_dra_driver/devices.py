@@ -17,16 +17,24 @@ from numakube.api.resource_slices import (
     Device,
     DeviceAttribute,
     DeviceCapacity,
+    NodeAllocatableResource,
+    NodeAllocatableResourceMapping,
 )
 from numakube.values.cpuset import CpuMask, CpuSet, union
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from numakube.kubelet.cpu_topology import CpuTopology
 
 DRIVER: Final = "numakube.dev"
 CPU_CAPACITY: Final = f"{DRIVER}/cpu"
+DRA_CPU: Final = "dra.cpu"
+"""The name of dra-driver-cpu."""
+DRA_CPU_CAPACITY: Final = f"{DRA_CPU}/cpu"
+DRA_CPU_MACHINE: Final = "cpudevmachine"
+"""Its device of all CPUs, of which claims have to name theirs."""
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
 _LONGEST_TEXT: Final = 64
 """Bytes that a string attribute can have."""
@@ -63,6 +71,7 @@ class CpuGroup:
         caches: the last-level caches, likewise.
         cores: physical cores.
         threads: CPUs in a core.
+        capacity: what claims take parts of it by.
     """
 
     name: str
@@ -74,6 +83,7 @@ class CpuGroup:
     caches: tuple[int, ...]
     cores: int
     threads: int
+    capacity: str = CPU_CAPACITY
 
 
 def cpu_groups(
@@ -88,7 +98,7 @@ def cpu_groups(
         whole = (cpus for cpus in topology.cores.values() if cpus & ~offered == 0)
         offered = union(whole)
     groups = (
-        _group(topology, name, cpus & offered, grouping=grouping, step=step)
+        group_of(topology, name, CpuMask(cpus & offered), grouping=grouping, step=step)
         for name, cpus in _elements(topology, grouping)
     )
     return tuple(group for group in groups if group.cpus)
@@ -112,9 +122,16 @@ def _elements(topology: CpuTopology, grouping: Grouping) -> Iterator[tuple[str, 
             yield from ((f"cpu-{one:04}", CpuMask(1 << one)) for one in CpuSet(topology.all_cpus))
 
 
-def _group(
-    topology: CpuTopology, name: str, cpus: CpuMask, *, grouping: Grouping, step: int
+def group_of(
+    topology: CpuTopology,
+    name: str,
+    cpus: CpuMask,
+    *,
+    grouping: Grouping,
+    step: int,
+    capacity: str = CPU_CAPACITY,
 ) -> CpuGroup:
+    """Return the group of *cpus*, with where it is."""
     cores = [core for core in topology.cores.values() if core & cpus]
     return CpuGroup(
         name=name,
@@ -126,11 +143,24 @@ def _group(
         caches=_touched(topology.uncore_caches, cpus),
         cores=len(cores),
         threads=max((core.bit_count() for core in cores), default=1),
+        capacity=capacity,
     )
 
 
 def _touched(level: Mapping[int, CpuMask], cpus: CpuMask) -> tuple[int, ...]:
     return tuple(sorted(one for one, members in level.items() if members & cpus))
+
+
+def node_allocatable(resource: str, capacity: str) -> dict[str, NodeAllocatableResource]:
+    """Return that what claims take of a capacity is taken of the node (KEP-5517)."""
+    mapping = NodeAllocatableResourceMapping(capacity_key=capacity, capacity_multiplier="1")
+    return {resource: NodeAllocatableResource(mapping=mapping)}
+
+
+def pcie_roots(numa_nodes: Collection[int], roots: Mapping[str, int]) -> dict[str, DeviceAttribute]:
+    """Return which PCIe roots are on some of *numa_nodes*, of all *roots* by their own."""
+    near = tuple(sorted(root for root, node in roots.items() if node in numa_nodes))
+    return {PCIE_ROOT: DeviceAttribute(strings=near)} if near else {}
 
 
 def device_of(group: CpuGroup) -> Device:
@@ -148,7 +178,7 @@ def device_of(group: CpuGroup) -> Device:
         "dra.cpu/smtEnabled": DeviceAttribute(boolean=group.threads > 1),
     }
     attributes |= place_attributes(group.numa_nodes, group.sockets)
-    attributes |= _single(group.caches, f"{DRIVER}/l3")
+    attributes |= single(group.caches, f"{DRIVER}/l3")
     text = str(CpuSet(group.cpus))
     if len(text) <= _LONGEST_TEXT:
         attributes[f"{DRIVER}/cpus"] = DeviceAttribute(string=text)
@@ -159,7 +189,7 @@ def device_of(group: CpuGroup) -> Device:
     return Device(
         name=group.name,
         attributes=attributes,
-        capacity={CPU_CAPACITY: capacity},
+        capacity={group.capacity: capacity},
         allow_multiple_allocations=True,
     )
 
@@ -169,12 +199,12 @@ def place_attributes(
 ) -> dict[str, DeviceAttribute]:
     """Return where a device is, as far as that is one place, in the words of all drivers."""
     return {
-        **_single(numa_nodes, NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode"),
-        **_single(sockets, f"{DRIVER}/socket", "dra.cpu/socketID"),
+        **single(numa_nodes, NUMA_NODE, "dra.cpu/numaNodeID", "dra.net/numaNode"),
+        **single(sockets, f"{DRIVER}/socket", "dra.cpu/socketID"),
     }
 
 
-def _single(numbers: tuple[int, ...], *names: str) -> dict[str, DeviceAttribute]:
+def single(numbers: tuple[int, ...], *names: str) -> dict[str, DeviceAttribute]:
     """Return an attribute for the one number that there is; of several none would be true."""
     if len(numbers) != 1:
         return {}

@@ -11,10 +11,11 @@ import asyncio
 import fcntl
 import os
 import re
+import shutil
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -40,6 +41,10 @@ _UID: Final = re.compile(r"[a-zA-Z0-9-]{1,64}")
 
 class StateError(NumakubeError):
     """The ledger cannot be read or written; nothing was given."""
+
+
+ClaimKey: TypeAlias = tuple[str, str]
+"""A driver and the uid of a claim."""
 
 
 class GivenDevice(Wire, frozen=True):
@@ -92,20 +97,34 @@ class PreparedClaim(Wire, frozen=True):
     """A claim that is prepared.
 
     Attributes:
+        driver: in whose name it was prepared.
         consumers: the uids that may use it.
         results: in the order of the allocation.
+        pod_claim: what the pod calls it, if it was made for one from a template.
     """
 
+    driver: str
     uid: str
     namespace: str
     name: str
     consumers: tuple[str, ...] = ()
     results: tuple[GivenDevice, ...] = ()
+    pod_claim: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """What it is found by: devices of one claim may be of several drivers."""
+        return self.driver, self.uid
 
     @property
     def mask(self) -> CpuMask:
         """All CPUs of the claim as bits."""
-        return union(result.mask for result in self.results)
+        return union(result.mask for result in self.results) or NO_CPUS
+
+    @property
+    def cpu_set(self) -> CpuSet:
+        """All CPUs of the claim."""
+        return CpuSet(self.mask)
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -144,25 +163,27 @@ def is_uid(text: str) -> bool:
 class Disk:
     """What is done to files; a test stands in for it to fail at each step."""
 
-    def write(self, path: Path, text: str, *, mode: int = 0o600) -> None:
-        """Replace a file as a whole, so that it is on the disk when this returns.
+    def write(self, path: Path, text: str, *, mode: int = 0o600, lasting: bool = True) -> None:
+        """Replace a file as a whole; one that is *lasting* is on the disk when this returns.
 
         Raises:
             OSError: it cannot be written; what was there is there.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.tmp")
-        self.fill(temporary, text, mode)
+        self.fill(temporary, text, mode, lasting=lasting)
         self.swap(temporary, path)
-        self.sync(path.parent)
+        if lasting:
+            self.sync(path.parent)
 
-    def fill(self, path: Path, text: str, mode: int) -> None:
+    def fill(self, path: Path, text: str, mode: int, *, lasting: bool = True) -> None:
         """Write a file that nobody reads yet."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, mode), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                os.fsync(file.fileno())
 
     def swap(self, new: Path, path: Path) -> None:
         """Let *new* be what is at *path*."""
@@ -175,6 +196,15 @@ class Disk:
             OSError: it cannot be removed.
         """
         path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """Remove a folder with everything in it; it may not be there.
+
+        Raises:
+            OSError: it cannot be removed.
+        """
+        if path.is_dir():
+            shutil.rmtree(path)
 
     def sync(self, folder: Path) -> None:
         """Have the names in *folder* on the disk."""
@@ -198,7 +228,7 @@ class Ledger:
         self._path = folder / FILE
         self._clock = clock
         self._disk = disk or Disk()
-        self._claims: dict[str, PreparedClaim] = {}
+        self._claims: dict[ClaimKey, PreparedClaim] = {}
         self._seen: tuple[int, int] | None = None
         self._turns = asyncio.Lock()
         try:
@@ -227,8 +257,8 @@ class Ledger:
                 os.close(descriptor)
 
     @property
-    def claims(self) -> Mapping[str, PreparedClaim]:
-        """What is prepared, by uid; as of the last reading."""
+    def claims(self) -> Mapping[ClaimKey, PreparedClaim]:
+        """What is prepared; as of the last reading."""
         return self._claims
 
     @property
@@ -265,16 +295,16 @@ class Ledger:
         Raises:
             StateError: it cannot be written; nothing has changed.
         """
-        self._save({**self._claims, entry.uid: entry})
+        self._save({**self._claims, entry.key: entry})
 
-    def drop(self, uid: str) -> None:
+    def drop(self, key: ClaimKey) -> None:
         """Forget a claim; it may not be there.
 
         Raises:
             StateError: it cannot be written; nothing has changed.
         """
-        if uid in self._claims:
-            self._save({one: entry for one, entry in self._claims.items() if one != uid})
+        if key in self._claims:
+            self._save({one: entry for one, entry in self._claims.items() if one != key})
 
     def forget(self) -> None:
         """Put a file aside that makes no sense, and begin without claims."""
@@ -282,7 +312,7 @@ class Ledger:
             self._path.replace(self._path.with_suffix(".forgotten"))
         self._claims, self._seen = {}, None
 
-    def _save(self, claims: dict[str, PreparedClaim]) -> None:
+    def _save(self, claims: dict[ClaimKey, PreparedClaim]) -> None:
         text = msgspec.json.encode(_LedgerFile(claims=tuple(claims.values()))).decode()
         try:
             self._disk.write(self._path, text)
@@ -293,7 +323,7 @@ class Ledger:
             raise StateError(f"cannot write {self._path}: {error.strerror}") from None
         self._claims, self._seen = claims, (found.st_ino, found.st_mtime_ns)
 
-    def _read(self) -> dict[str, PreparedClaim]:
+    def _read(self) -> dict[ClaimKey, PreparedClaim]:
         try:
             file = msgspec.json.decode(read_regular_file(self._path), type=_LedgerFile)
             _check(file)
@@ -304,7 +334,7 @@ class Ledger:
                 f"{self._path} makes no sense ({error}); nothing is prepared with it. Drain the "
                 "node, and start once with --forget-state"
             ) from None
-        return {entry.uid: entry for entry in file.claims}
+        return {entry.key: entry for entry in file.claims}
 
     async def _lock(self, descriptor: int) -> None:
         until = self._clock.monotonic() + LOCK_SECONDS

@@ -35,11 +35,11 @@ from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
 from numakube.manifests.release_image import IMAGE
 from numakube_dra_driver.annex import PORT
-from numakube_dra_driver.device_classes import class_documents
-from numakube_dra_driver.devices import DRIVER
+from numakube_dra_driver.device_classes import class_documents, dra_cpu_class
+from numakube_dra_driver.devices import DRA_CPU, DRIVER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numakube.manifests.components import Choices
 
@@ -56,6 +56,14 @@ _FOLDERS: Final = (
     HostFolder(name="registry", path="/var/lib/kubelet/plugins_registry", writable=True),
     HostFolder(name="pod-resources", path="/var/lib/kubelet/pod-resources"),
     HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
+)
+_DRA_CPU_PLUGIN: Final = (
+    HostFolder(
+        name="dra-cpu",
+        path=f"/var/lib/kubelet/plugins/{DRA_CPU}",
+        type=CREATED,
+        writable=True,
+    ),
 )
 _KUBELET: Final = kubelet_state("kubelet", "/host/kubelet")
 SELINUX: Final = {"type": "spc_t"}
@@ -75,6 +83,7 @@ class DraManifest:
         options: further arguments of the program.
         constraints: what OpenShift's security context constraints for the pods are called, if
             there are any.
+        compatible: CPUs are offered as dra-driver-cpu does.
     """
 
     namespace: str = "numakube"
@@ -85,6 +94,12 @@ class DraManifest:
     where: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     options: tuple[str, ...] = ()
     constraints: str = ""
+    compatible: bool = False
+
+    @property
+    def _drivers(self) -> tuple[str, ...]:
+        """The names of the driver."""
+        return (DRA_CPU, DRIVER) if self.compatible else (DRIVER,)
 
     def objects(self) -> list[dict[str, Any]]:
         """Return everything, in the order of creation."""
@@ -96,9 +111,10 @@ class DraManifest:
         account = service_account(name, self.namespace)
         return [
             account,
-            *cluster_role(name, _rules(), account),
-            *own_slices(self.namespace, name),
+            *cluster_role(name, _rules(self._drivers), account),
+            *own_slices(self.namespace, name, self._drivers),
             *class_documents(),
+            *([dra_cpu_class()] if self.compatible else []),
         ]
 
     def on_nodes(self) -> list[dict[str, Any]]:
@@ -113,7 +129,8 @@ class DraManifest:
 
     def daemon_set(self) -> dict[str, Any]:
         """Return the DaemonSet."""
-        volumes, mounts = host_paths(_FOLDERS)
+        other = _DRA_CPU_PLUGIN if self.compatible else ()
+        volumes, mounts = host_paths((*_FOLDERS, *other))
         container = {**self._container(), "volumeMounts": [*_KUBELET.mounts, *mounts]}
         pod: dict[str, Any] = {
             "serviceAccountName": self.account or self.name,
@@ -146,6 +163,7 @@ class DraManifest:
                 f"--state-dir={_STATE}",
                 f"--bind-address=0.0.0.0:{PORT}",
                 "--insecure-serving",
+                *(["--compatible"] if self.compatible else []),
                 *self.options,
             ],
             "env": [
@@ -169,7 +187,9 @@ def component(choices: Choices) -> list[dict[str, Any]]:
     ).objects()
 
 
-def own_slices(namespace: str, account: str) -> list[dict[str, Any]]:
+def own_slices(
+    namespace: str, account: str, drivers: Sequence[str] = (DRIVER,)
+) -> list[dict[str, Any]]:
     """Return what keeps a driver's pod to the slices of its own node and driver."""
     return policy(
         f"{account}-own-node",
@@ -187,20 +207,20 @@ def own_slices(namespace: str, account: str) -> list[dict[str, Any]]:
                 " + variables.node",
             ),
             must(
-                f"variables.slice.spec.driver == '{DRIVER}'",
-                f"'only slices of driver {DRIVER} may be written'",
+                " || ".join(f"variables.slice.spec.driver == '{driver}'" for driver in drivers),
+                f"'only slices of driver {' and '.join(drivers)} may be written'",
             ),
         ],
     )
 
 
-def _rules() -> list[dict[str, Any]]:
+def _rules(drivers: Sequence[str]) -> list[dict[str, Any]]:
     return [
         rule(_SLICES, ["resourceslices"], ["get", "list", "watch", "create", "update", "delete"]),
         rule(_SLICES, ["resourceclaims"], ["get"]),
         rule(_SLICES, ["resourceclaims/status"], ["patch"]),
         # What else Kubernetes 1.36 asks of drivers that write statuses.
-        rule(_SLICES, ["resourceclaims/driver"], ["associated-node:patch"], names=[DRIVER]),
+        rule(_SLICES, ["resourceclaims/driver"], ["associated-node:patch"], names=[*drivers]),
         rule("", ["nodes"], ["get"]),
         rule("", ["pods"], ["list", "watch"]),
         rule("", ["events"], ["create", "patch"]),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from numakube.values.cpuset import union
+
 if TYPE_CHECKING:
     from numakube_dra_driver.ledger import Held
     from numakube_dra_driver.offer import Offer
@@ -78,3 +80,59 @@ class DraMetrics:
         for group in offer.groups.values():
             self._cpus.labels(group.name, OFFERED).set(group.cpus.bit_count())
             self._cpus.labels(group.name, CLAIMED).set((group.cpus & held.cpus).bit_count())
+
+
+class DraCpuMetrics:
+    """The same of CPUs, as dra-driver-cpu calls it."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, about: str) -> Gauge:
+            return Gauge(f"dra_cpu_{name}", about, registry=registry)
+
+        self._allocated = gauge("allocated_cpus", "CPUs of prepared claims.")
+        self._available = gauge("available_cpus", "CPUs that claims can still have.")
+        self._reserved = gauge("reserved_cpus", "CPUs that are not offered.")
+        self._active = gauge("resource_claims_active", "Claims that are prepared.")
+        self._prepared = Counter(
+            "dra_cpu_prepare_claims_total", "Claims to prepare.", ("result",), registry=registry
+        )
+        self._unprepared = Counter(
+            "dra_cpu_unprepare_claims_total", "Claims to unprepare.", ("result",), registry=registry
+        )
+        self._seconds = Histogram(
+            "dra_cpu_prepare_claim_duration_seconds",
+            "How long it takes to prepare a claim.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._claim_cpus = Histogram(
+            "dra_cpu_claim_allocated_cpus",
+            "CPUs of claims that were prepared.",
+            buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+            registry=registry,
+        )
+
+    def prepared(self, result: str, seconds: float) -> None:
+        """Count a claim that was to be prepared."""
+        self._prepared.labels(_WORDS[result]).inc()
+        self._seconds.observe(seconds)
+
+    def unprepared(self, result: str) -> None:
+        """Count a claim that was to be unprepared."""
+        self._unprepared.labels(_WORDS[result]).inc()
+
+    def given(self, cpus: int) -> None:
+        """Count the CPUs of a claim that has got them."""
+        self._claim_cpus.observe(cpus)
+
+    def show(self, offer: Offer, held: Held, claims: int) -> None:
+        """Show what is offered and what of it is claimed."""
+        offered = union(group.cpus for group in offer.groups.values())
+        every = offer.manager.topology.all_cpus
+        self._allocated.set((held.cpus & offered).bit_count())
+        self._available.set((offered & ~held.cpus).bit_count())
+        self._reserved.set((every & ~offered).bit_count())
+        self._active.set(claims)
+
+
+_WORDS: Final = {OK: "success", ERROR: "error"}

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace as replace_fields
 
 from numakube.api.kubelet_config import KubeletConfiguration, read_kubelet_config
+from numakube.api.resource_slices import (
+    NodeAllocatableResource,
+    NodeAllocatableResourceMapping,
+)
 from numakube.errors import ConfigError
 from numakube.kubelet.cpu_manager import CpuManager
 from numakube.kubelet.cpu_topology import CpuTopology
@@ -16,8 +20,18 @@ from numakube.kubelet.kubelet_versions import behaviour_of
 from numakube.kubelet.manager_settings import KubeletSettings, settings_of
 from numakube.node.bounded_files import read_regular_file
 from numakube.node.sysfs_machine import read_machine
-from numakube.values.cpuset import CpuSet
-from numakube_dra_driver.devices import Grouping, cpu_groups, device_of
+from numakube.values.cpuset import CpuMask, CpuSet
+from numakube.values.resources import CPU
+from numakube_dra_driver.compatible_devices import compatible_device, compatible_groups
+from numakube_dra_driver.devices import (
+    DRA_CPU,
+    DRIVER,
+    Grouping,
+    cpu_groups,
+    device_of,
+    node_allocatable,
+    pcie_roots,
+)
 from numakube_dra_driver.memory_pools import memory_pools
 
 if TYPE_CHECKING:
@@ -53,6 +67,9 @@ class OfferOptions:
         reserved: CPUs that are not offered; ``None`` for those that the kubelet reserves.
         policy_options: options of the static CPU Manager whose choice is followed.
         can_share: whether the API server knows devices that several claims have parts of.
+        compatible: offer CPUs as dra-driver-cpu does.
+        node_allocatable: say in slices that what claims have is the node's (KEP-5517).
+        pcie_roots: say in slices which PCIe roots are near CPUs.
     """
 
     sysfs: Path
@@ -62,6 +79,9 @@ class OfferOptions:
     reserved: CpuSet | None = None
     policy_options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     can_share: bool = True
+    compatible: bool = False
+    node_allocatable: bool = False
+    pcie_roots: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +93,9 @@ class Offer:
         manager: the kubelet's CPU Manager, for its order of CPUs.
         memory: memory and hugepages, by the names of their devices.
         refused: why something is not offered that could be; empty if there is no reason.
+        cpu_devices: CPUs as slices have them.
+        memory_devices: likewise.
+        cpu_driver: in whose name they are offered.
     """
 
     groups: Mapping[str, CpuGroup]
@@ -80,11 +103,20 @@ class Offer:
     memory: Mapping[str, MemoryPool] = field(default_factory=lambda: MappingProxyType({}))
     refused: str = ""
 
+    cpu_devices: tuple[Device, ...] = ()
+    memory_devices: tuple[Device, ...] = ()
+    cpu_driver: str = DRIVER
+
     @property
     def devices(self) -> tuple[Device, ...]:
         """The devices as slices have them."""
-        memory = (pool.device for pool in self.memory.values())
-        return (*(device_of(group) for group in self.groups.values()), *memory)
+        return (*self.cpu_devices, *self.memory_devices)
+
+    def of(self, driver: str) -> Offer:
+        """Return what is offered in the name of *driver*."""
+        if driver != self.cpu_driver:
+            return replace(self, groups={}, cpu_devices=())
+        return self if driver == DRIVER else replace(self, memory={}, memory_devices=())
 
 
 def make_offer(machine: Machine, config: KubeletConfiguration, options: OfferOptions) -> Offer:
@@ -101,17 +133,22 @@ def make_offer(machine: Machine, config: KubeletConfiguration, options: OfferOpt
         ),
         behaviour_of(),
     )
-    offer = Offer(groups={}, manager=manager)
+    driver = DRA_CPU if options.compatible else DRIVER
+    offer = Offer(groups={}, manager=manager, cpu_driver=driver)
     if config.cpu_manager_policy == _STATIC:
         offer = replace(offer, refused=_IS_STATIC)
     else:
         groups = _cpu_groups(topology, config, options)
-        offer = replace(offer, groups={group.name: group for group in groups})
+        devices = tuple(_device(group, machine, options) for group in groups)
+        named = {group.name: group for group in groups}
+        offer = replace(offer, groups=named, cpu_devices=devices)
     if config.memory_manager_policy == _STATIC_MEMORY:
         why = f"{offer.refused}; {_IS_STATIC_MEMORY}" if offer.refused else _IS_STATIC_MEMORY
         return replace(offer, refused=why)
     if options.can_share:
-        offer = replace(offer, memory=_memory(machine, config))
+        memory = _memory(machine, config)
+        devices = tuple(_memory_device(pool, options) for pool in memory.values())
+        return replace(offer, memory=memory, memory_devices=devices)
     return offer
 
 
@@ -123,11 +160,49 @@ def _cpu_groups(
         reserved = CpuSet.parse(config.reserved_system_cpus)
     if unknown := reserved.mask & ~topology.all_cpus:
         raise ConfigError(f"reserved CPUs: this machine has no CPUs {CpuSet(unknown)}")
+    offered = CpuMask(topology.all_cpus & ~reserved.mask)
+    if options.compatible:
+        return compatible_groups(topology, offered, options.grouping)
     step = topology.cpus_per_core if options.whole_cores else 1
     grouping = options.grouping
     if grouping is Grouping.AUTO and not options.can_share:
         grouping = Grouping.CORE
-    return cpu_groups(topology, topology.all_cpus & ~reserved.mask, grouping, step=step)
+    return cpu_groups(topology, offered, grouping, step=step)
+
+
+def _device(group: CpuGroup, machine: Machine, options: OfferOptions) -> Device:
+    device = compatible_device(group, machine) if options.compatible else device_of(group)
+    if options.pcie_roots:
+        roots = pcie_roots(group.numa_nodes, _pcie_roots(options.sysfs))
+        device = replace_fields(device, attributes={**device.attributes, **roots})
+    if not options.node_allocatable:
+        return device
+    if group.is_shared:
+        taken = node_allocatable(CPU, group.capacity)
+    else:
+        mapping = NodeAllocatableResourceMapping(device_multiplier=str(group.cpus.bit_count()))
+        taken = {CPU: NodeAllocatableResource(mapping=mapping)}
+    return replace_fields(device, node_allocatable_resources=taken)
+
+
+def _pcie_roots(sysfs: Path) -> dict[str, int]:
+    """Return the PCIe roots of the machine with their NUMA nodes, as far as these are known."""
+    roots: dict[str, int] = {}
+    for path in sysfs.glob("devices/pci*/????:??:??.?/numa_node"):
+        try:
+            node = int(read_regular_file(path))
+        except (OSError, ValueError):
+            continue
+        if node >= 0:
+            roots[path.parent.parent.name] = node
+    return roots
+
+
+def _memory_device(pool: MemoryPool, options: OfferOptions) -> Device:
+    if not options.node_allocatable:
+        return pool.device
+    taken = node_allocatable(pool.resource, pool.capacity)
+    return replace_fields(pool.device, node_allocatable_resources=taken)
 
 
 def _memory(machine: Machine, config: KubeletConfiguration) -> dict[str, MemoryPool]:

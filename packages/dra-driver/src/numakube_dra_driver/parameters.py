@@ -28,7 +28,7 @@ API_VERSION: Final = "numakube.dev/v1alpha1"
 KIND: Final = "ClaimParameters"
 MOST_BYTES: Final = 10 << 10
 """What the API server takes as well."""
-_FROM_CLASS: Final = "FromClass"
+FROM_CLASS: Final = "FromClass"
 
 
 class Take(StrEnum):
@@ -108,18 +108,32 @@ def parameters_of(allocation: DeviceAllocationResult, request: str, driver: str)
         for configuration in allocation.config
         if configuration.opaque and configuration.opaque.driver == driver
     ]
-    ours.sort(key=lambda one: one.source != _FROM_CLASS)
+    ours.sort(key=lambda one: one.source != FROM_CLASS)
     merged = Parameters()
     for configuration in ours:
-        if (
-            not configuration.requests
-            or request in configuration.requests
-            or request.split("/")[0] in configuration.requests
-        ):
+        if applies_to(configuration, request):
             written = _read(configuration)
             cpus = _over(merged.cpus, written.cpus)
             merged = msgspec.structs.replace(_over(merged, written), cpus=cpus)
     return merged
+
+
+def applies_to(configuration: DeviceAllocationConfiguration, request: str) -> bool:
+    """Tell whether parameters are for *request*, or for what it is an alternative of."""
+    named = configuration.requests
+    return not named or request in named or request.partition("/")[0] in named
+
+
+def checked_size(config: DeviceAllocationConfiguration, where: str) -> object:
+    """Return what a configuration says, if that is not too much.
+
+    Raises:
+        InvalidValue: it is.
+    """
+    tree = config.opaque.parameters if config.opaque is not None else None
+    if len(msgspec.json.encode(tree)) > MOST_BYTES:
+        raise InvalidValue(f"{where}: more than {MOST_BYTES} bytes")
+    return tree
 
 
 _S = TypeVar("_S", bound=_Strict)
@@ -133,10 +147,8 @@ def _over(under: _S, written: _S) -> _S:
 
 
 def _read(config: DeviceAllocationConfiguration) -> Parameters:
-    tree = config.opaque.parameters if config.opaque is not None else None
-    where = f"parameters of {'class' if config.source == _FROM_CLASS else 'claim'}"
-    if len(msgspec.json.encode(tree)) > MOST_BYTES:
-        raise InvalidValue(f"{where}: more than {MOST_BYTES} bytes")
+    where = f"parameters of {'class' if config.source == FROM_CLASS else 'claim'}"
+    tree = checked_size(config, where)
     try:
         read = msgspec.convert(tree, Parameters)
         CpuSet.parse(read.cpus.cpuset or "")

@@ -18,18 +18,18 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.errors import InvalidValue, NotFound, NumakubeError
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef, Prepared, PreparedDevice
-from numakube.values.cpuset import CpuSet, union
+from numakube.values.cpuset import union
 from numakube.values.resources import CPU
 from numakube.values.times import format_time
 from numakube.version import VERSION
-from numakube_dra_driver.assignment import ClaimRefusal, assign, ours
-from numakube_dra_driver.cdi import check_names, full_name
-from numakube_dra_driver.devices import DRIVER
+from numakube_dra_driver.assignment import ClaimRefusal, adopted, assign, ours, prepared_claim
+from numakube_dra_driver.cdi import check_names
+from numakube_dra_driver.identity import OWN
 from numakube_dra_driver.ledger import PreparedClaim, StateError, is_uid
 from numakube_dra_driver.metrics import ERROR, OK
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from prometheus_client import Histogram
 
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.node.podresources_client import PodResources
     from numakube_dra_driver.cdi import CdiFiles
+    from numakube_dra_driver.device_metadata import MetadataFiles
+    from numakube_dra_driver.identity import Identity
     from numakube_dra_driver.ledger import GivenDevice, Ledger
-    from numakube_dra_driver.metrics import DraMetrics
+    from numakube_dra_driver.metrics import DraCpuMetrics, DraMetrics
     from numakube_dra_driver.offer import Offer
 
 OWN_SECONDS: Final = 20.0
@@ -81,10 +83,13 @@ class Preparer:
         ledger: Ledger,
         files: CdiFiles,
         *,
-        pool: str,
+        pools: Collection[str],
         offer: Callable[[], Offer],
         metrics: DraMetrics,
         confining: Confining,
+        metadata: MetadataFiles,
+        identity: Identity = OWN,
+        cpu_metrics: DraCpuMetrics | None = None,
     ) -> None:
         """Prepare.
 
@@ -92,15 +97,21 @@ class Preparer:
             client: reads claims.
             ledger: what is held.
             files: what runtimes read.
-            pool: the pool of this node.
+            pools: those of this node.
             offer: what the node offers.
             metrics: counts calls.
             confining: keeps others off what is held.
+            metadata: what containers read about devices.
+            identity: in whose name.
+            cpu_metrics: counts in the words of dra-driver-cpu.
         """
         self._client = client
         self._ledger = ledger
         self._files = files
-        self._pool = pool
+        self._pools = frozenset(pools)
+        self._metadata = metadata
+        self._identity = identity
+        self._cpu_metrics = cpu_metrics
         self._offer = offer
         self._metrics = metrics
         self._confining = confining
@@ -110,16 +121,25 @@ class Preparer:
 
     async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
         """Give each of *claims* its CPUs; one that cannot have them does not keep others back."""
-        seconds = self._metrics.prepare_seconds
-        return {ref.uid: await self._within(self._prepare(ref), ref, seconds) for ref in claims}
+        return {ref.uid: await self._prepared(ref) for ref in claims}
+
+    async def _prepared(self, ref: ClaimRef) -> Prepared:
+        began = self._client.clock.monotonic()
+        done = await self._within(self._prepare(ref), ref, self._metrics.prepare_seconds)
+        if self._cpu_metrics is not None:
+            seconds = self._client.clock.monotonic() - began
+            self._cpu_metrics.prepared(ERROR if done.error else OK, seconds)
+        return done
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Take back what each of *claims* has; one that is not known has nothing."""
-        seconds = self._metrics.unprepare_seconds
-        return {
-            ref.uid: (await self._within(self._unprepare(ref), ref, seconds)).error
-            for ref in claims
-        }
+        return {ref.uid: await self._unprepared(ref) for ref in claims}
+
+    async def _unprepared(self, ref: ClaimRef) -> str:
+        done = await self._within(self._unprepare(ref), ref, self._metrics.unprepare_seconds)
+        if self._cpu_metrics is not None:
+            self._cpu_metrics.unprepared(ERROR if done.error else OK)
+        return done.error
 
     async def _within(
         self, work: Awaitable[Prepared], ref: ClaimRef, seconds: Histogram
@@ -143,22 +163,29 @@ class Preparer:
     async def _prepare(self, ref: ClaimRef) -> Prepared:
         claim, allocation = await self._read(ref)
         async with self._ledger.locked():
-            known = self._ledger.claims.get(ref.uid)
+            known = self._ledger.claims.get((self._identity.driver, ref.uid))
             entry = self._entry_of(claim, allocation, known)
             if entry != known:
                 self._ledger.put(entry)
             try:
-                self._files.write(entry)
+                self._write_files(entry)
                 if trouble := await self._confining.settle():
                     raise StateError(trouble)
             except (OSError, NumakubeError):
                 if known is None:
                     await self._take_back(entry.uid)
                 raise
-        _log.info("claim_prepared", claim=str(ref), uid=ref.uid, cpus=str(CpuSet(entry.mask)))
+        _log.info("claim_prepared", claim=str(ref), uid=ref.uid, cpus=str(entry.cpu_set))
+        if known is None and self._cpu_metrics is not None:
+            self._cpu_metrics.given(len(entry.cpu_set))
         self._untold[entry.uid] = entry
         self._news.set()
-        return _answer(entry)
+        return self._answer(entry)
+
+    def _write_files(self, entry: PreparedClaim) -> None:
+        self._files.write(entry)
+        if entry.name:
+            self._metadata.write(entry)
 
     async def _read(self, ref: ClaimRef) -> tuple[ResourceClaim, AllocationResult]:
         """Return the claim as the API server has it, with what was allocated to it."""
@@ -177,34 +204,32 @@ class Preparer:
         Raises:
             InvalidValue: it cannot have it.
         """
-        results = ours(allocation.devices)
+        results = ours(allocation.devices, self._identity.driver)
         if not results:
             raise InvalidValue("nothing of this driver is allocated to the claim")
         for result in results:
-            if result.pool != self._pool:
-                raise InvalidValue(f"pool {result.pool} is not this node's, which is {self._pool}")
+            if result.pool not in self._pools:
+                names = " or ".join(sorted(self._pools))
+                raise InvalidValue(f"pool {result.pool} is not this node's, which is {names}")
         keys = [
             (result.request, result.pool, result.device, result.share_id or "")
             for result in results
         ]
         consumers = tuple(consumer.uid for consumer in claim.status.reserved_for)
-        if known is not None:
+        if known is not None and known.name:
             if [given.key for given in known.results] != keys:
                 raise InvalidValue("the claim is prepared with another allocation")
             return replace(known, consumers=consumers)
-        entry = PreparedClaim(
-            uid=claim.metadata.uid,
-            namespace=claim.metadata.namespace,
-            name=claim.metadata.name,
-            consumers=consumers,
-            results=self._choose(allocation),
-        )
+        if known is not None:
+            entry = adopted(known, claim, self._offer().groups)
+        else:
+            entry = prepared_claim(claim, self._identity.driver, self._choose(allocation))
         check_names(entry)
         return entry
 
     def _choose(self, allocation: AllocationResult) -> tuple[GivenDevice, ...]:
-        offer, held = self._offer(), self._ledger.held
-        given = assign(allocation.devices, offer, held)
+        offer, held = self._offer().of(self._identity.driver), self._ledger.held
+        given = assign(allocation.devices, offer, held, self._identity)
         if isinstance(given, ClaimRefusal):
             raise InvalidValue(f"{given.why}{f' ({offer.refused})' if offer.refused else ''}")
         taken = union(result.mask for result in given)
@@ -222,8 +247,11 @@ class Preparer:
 
     async def _take_back(self, uid: str) -> None:
         """Let a claim have nothing, and others have what it had."""
+        key = self._identity.driver, uid
         self._files.remove(uid)
-        self._ledger.drop(uid)
+        if (entry := self._ledger.claims.get(key)) is not None:
+            self._metadata.remove(entry)
+        self._ledger.drop(key)
         if trouble := await self._confining.settle():
             # Nobody is where they must not be; they have less than they could until the next pass.
             _log.warning("groups_not_settled", uid=uid, error=trouble)
@@ -249,7 +277,7 @@ class Preparer:
                 self._untold.pop(uid, None)
 
     async def _write_status(self, entry: PreparedClaim) -> None:
-        if entry.uid not in self._ledger.claims:
+        if entry.key not in self._ledger.claims:
             return
         ready = {
             "type": "Ready",
@@ -260,7 +288,7 @@ class Preparer:
         }
         devices = [
             {
-                "driver": DRIVER,
+                "driver": self._identity.driver,
                 "pool": result.pool,
                 "device": result.device,
                 **({"shareID": result.share} if result.share else {}),
@@ -287,8 +315,8 @@ class Preparer:
             StateError: the ledger cannot be read.
         """
         async with self._ledger.locked():
-            for entry in self._ledger.claims.values():
-                self._files.write(entry)
+            for entry in self._entries():
+                self._write_files(entry)
         self.show()
 
     async def sweep(self, kubelet: PodLister) -> None:
@@ -304,7 +332,7 @@ class Preparer:
             for resource in container.dynamic_resources
         }
         now = self._client.clock.monotonic()
-        entries = tuple(self._ledger.claims.values())
+        entries = self._entries()
         missing = [
             entry
             for entry in entries
@@ -318,11 +346,15 @@ class Preparer:
                 await self._unprepare(ClaimRef(entry.namespace, entry.name, entry.uid))
                 self._metrics.orphans.inc()
         async with self._ledger.locked():
-            self._files.remove_others(self._ledger.claims.keys())
+            entries = self._entries()
+            self._files.remove_others({entry.uid for entry in entries})
+            self._metadata.remove_others(entries)
         self.show()
 
     async def _is_allocated(self, entry: PreparedClaim) -> bool:
         """Tell whether the claim is allocated as it was prepared, and has somebody who uses it."""
+        if not entry.name:
+            return False
         try:
             claim = await self._client.get(_CLAIMS, entry.name, namespace=entry.namespace)
         except NotFound:
@@ -330,12 +362,38 @@ class Preparer:
         allocation = claim.status.allocation
         if claim.metadata.uid != entry.uid or allocation is None or not claim.status.reserved_for:
             return False
-        shares = {(result.device, result.share_id or "") for result in ours(allocation.devices)}
+        results = ours(allocation.devices, self._identity.driver)
+        shares = {(result.device, result.share_id or "") for result in results}
         return shares == {(result.device, result.share) for result in entry.results}
+
+    def _entries(self) -> tuple[PreparedClaim, ...]:
+        """Return what was prepared in this name."""
+        driver = self._identity.driver
+        return tuple(entry for entry in self._ledger.claims.values() if entry.driver == driver)
+
+    def _answer(self, entry: PreparedClaim) -> Prepared:
+        return Prepared(
+            devices=tuple(
+                PreparedDevice(
+                    requests=(result.base_request, *result.goes_with),
+                    pool=result.pool,
+                    device=result.device,
+                    cdi_devices=(
+                        *self._identity.cdi.full_names(entry, result),
+                        self._metadata.full_name(entry, result.base_request),
+                    ),
+                    share=result.share,
+                )
+                for result in entry.results
+            )
+        )
 
     def show(self) -> None:
         """Show what is held."""
-        self._metrics.show(self._offer(), self._ledger.held, len(self._ledger.claims))
+        offer, held = self._offer(), self._ledger.held
+        self._metrics.show(offer, held, len(self._ledger.claims))
+        if self._cpu_metrics is not None:
+            self._cpu_metrics.show(offer, held, len(self._entries()))
 
 
 def _told(given: GivenDevice) -> dict[str, Any]:
@@ -345,18 +403,3 @@ def _told(given: GivenDevice) -> dict[str, Any]:
     if given.resource == CPU:
         told["exclusive"] = bool(given.cpus)
     return {**told, "driverVersion": VERSION}
-
-
-def _answer(entry: PreparedClaim) -> Prepared:
-    return Prepared(
-        devices=tuple(
-            PreparedDevice(
-                requests=(result.base_request, *result.goes_with),
-                pool=result.pool,
-                device=result.device,
-                cdi_devices=(full_name(entry, result.base_request),),
-                share=result.share,
-            )
-            for result in entry.results
-        )
-    )

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
@@ -24,38 +23,26 @@ from numakube.apps.host.process_life import new_registry
 from numakube.apps.host.program import Program
 from numakube.errors import ConfigError, NumakubeError
 from numakube.kube.connect import connect
-from numakube.kube.reflector import Reflector
-from numakube.kube.store import Removed
-from numakube.node.device_plugin.plugin_protocol import DevicePluginError
-from numakube.node.dra_plugin import LONGEST_PATH, DraPluginServer
 from numakube.node.podresources_client import PodResourcesClient
 from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.adopting import adopt, hold
 from numakube_dra_driver.annex import CORES
-from numakube_dra_driver.cdi import CdiFiles
 from numakube_dra_driver.confinement import COMPONENT, ClaimConfinement
-from numakube_dra_driver.devices import DRIVER, Grouping
 from numakube_dra_driver.dry_run import printed
-from numakube_dra_driver.ledger import Disk, Ledger
-from numakube_dra_driver.metrics import DraMetrics
+from numakube_dra_driver.identity import COMPATIBLE, OWN
+from numakube_dra_driver.ledger import Ledger
+from numakube_dra_driver.metrics import DraCpuMetrics, DraMetrics
+from numakube_dra_driver.named_driver import Folders, NamedDriver, Shared
 from numakube_dra_driver.offer import OfferOptions, OfferReader
-from numakube_dra_driver.preparing import Preparer
-from numakube_dra_driver.settings import SETTINGS
-from numakube_dra_driver.slices import SLICES, SlicePublisher
+from numakube_dra_driver.settings import SETTINGS, read_settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numakube.api.resource_slices import ResourceSlice
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
-    from numakube.kube.store import Change
-    from numakube_dra_driver.offer import Offer
     from numakube_dra_driver.settings import DraSettings
 
 PUBLISH_SECONDS: Final = 30.0
 SWEEP_SECONDS: Final = 60.0
-_GRACE_SECONDS: Final = 5.0
-"""How long calls under way may take when the process ends."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -73,9 +60,12 @@ def offer_options(settings: DraSettings, around: Surroundings) -> OfferOptions:
     return OfferOptions(
         sysfs=around.locate(settings.sysfs),
         kubelet_config=around.locate(settings.kubelet_config),
-        grouping=Grouping(settings.cpu_devices),
+        grouping=settings.grouping,
         whole_cores=settings.cpu_step == CORES,
         reserved=CpuSet.parse(reserved) if reserved else None,
+        compatible=settings.compatible,
+        node_allocatable=settings.node_allocatable,
+        pcie_roots=settings.pcie_roots,
         policy_options={name: value for name, _, value in pairs},
     )
 
@@ -95,16 +85,6 @@ async def run(settings: DraSettings, around: Surroundings, stop: asyncio.Event) 
         return await DraProcess(settings, around, client, reader).run(stop)
 
 
-def own_part(pod_uid: str, folder: Path) -> str:
-    """Return what names of sockets have of their own in *folder*; shorter if they are too long."""
-    if not pod_uid:
-        return ""
-    name = folder / f"{DRIVER}-{pod_uid}-reg.sock"
-    if len(str(name).encode()) <= LONGEST_PATH:
-        return f"-{pod_uid}"
-    return f"-{hashlib.sha256(pod_uid.encode()).hexdigest()[:8]}"
-
-
 class DraProcess:
     """A running driver."""
 
@@ -118,40 +98,40 @@ class DraProcess:
         self._reader = reader
         self._node = settings.node_name or socket.gethostname()
         self._registry = new_registry("dra-driver")
-        metrics = DraMetrics(self._registry)
+        identities = (COMPATIBLE, OWN) if settings.compatible else (OWN,)
         self._ledger = Ledger(locate(settings.state_dir), around.clock)
         self._confinement = ClaimConfinement(
-            client, self._ledger, settings, around, node=self._node, registry=self._registry
-        )
-        pool = f"{self._node}/compute"
-        self._preparer = Preparer(
             client,
             self._ledger,
-            CdiFiles(locate(settings.cdi_dir), Disk()),
-            pool=pool,
-            offer=self._offer,
-            metrics=metrics,
-            confining=self._confinement,
+            settings,
+            around,
+            node=self._node,
+            registry=self._registry,
+            identities=identities,
         )
-        self._slices = SlicePublisher(
-            client, driver=DRIVER, node=self._node, pool=pool, metrics=metrics
+        self._folders = Folders(
+            cdi=locate(settings.cdi_dir),
+            plugin=lambda driver: locate(f"{settings.plugins_dir}/{driver}"),
+            registry=locate(settings.registry_dir),
         )
-        self._watched: Reflector[ResourceSlice] = Reflector(
-            client, SLICES, fields=self._slices.fields
+        shared = Shared(
+            client=client,
+            ledger=self._ledger,
+            confinement=self._confinement,
+            metrics=DraMetrics(self._registry),
+            folders=self._folders,
+            node=self._node,
+            pod_uid=settings.pod_uid,
+            offer=lambda: self._reader.current,
+            news=lambda: self._news.set(),
         )
-        self._watched.store.subscribe(self._on_slice)
+        cpu_metrics = DraCpuMetrics(self._registry) if settings.compatible else None
+        self._drivers = [
+            NamedDriver(shared, one, cpu_metrics=cpu_metrics if one is COMPATIBLE else None)
+            for one in identities
+        ]
         self._kubelet = PodResourcesClient(locate(settings.pod_resources_socket))
-        plugin, registry = locate(f"{settings.plugins_dir}/{DRIVER}"), locate(settings.registry_dir)
-        own = own_part(settings.pod_uid, registry)
-        self._server = DraPluginServer(
-            self._preparer,
-            driver=DRIVER,
-            socket=plugin / f"dra{own}.sock",
-            registration=registry / f"{DRIVER}{own}-reg.sock",
-            told=self._told,
-        )
         self._news = asyncio.Event()
-        self._unregistered = "the kubelet has not registered the driver yet"
         self._unpublished = "slices are not published yet"
         self._unswept = ""
 
@@ -165,42 +145,31 @@ class DraProcess:
         if self._settings.forget_state:
             self._ledger.forget()
         # Before anybody can ask: what claims have is known, and the runtime can look it up.
-        await self._preparer.restore()
+        await self._restore()
         _log.info("dra_driver_started", node=self._node, claims=len(self._ledger.claims))
         async with AsyncExitStack() as stack:
             await self._serve(stack)
             stack.callback(self._confinement.close)
-            stack.push_async_callback(self._server.stop, grace=_GRACE_SECONDS)
-            await self._start()
+            for driver in self._drivers:
+                stack.push_async_callback(driver.stop)
+                await driver.start()
             async with asyncio.TaskGroup() as tasks:
-                work = (self._watched.run(), self._publish(), self._sweep(), self._preparer.tell())
-                jobs = [tasks.create_task(job) for job in (*work, *self._confinement.jobs(stop))]
+                named = [job for driver in self._drivers for job in driver.jobs()]
+                work = (*named, self._publish(), self._sweep(), *self._confinement.jobs(stop))
+                jobs = [tasks.create_task(job) for job in work]
                 await stop.wait()
                 for job in jobs:
                     job.cancel()
         _log.info("dra_driver_ended", node=self._node)
         return 0
 
-    async def _start(self) -> None:
-        try:
-            await self._server.start()
-        except DevicePluginError as error:
-            raise ConfigError(str(error)) from None
-
-    def _offer(self) -> Offer:
-        return self._reader.current
-
-    def _told(self, why_not: str) -> None:
-        """Hear that the kubelet has registered the driver: it may have deleted its slices."""
-        self._unregistered = why_not
-        _log.info("registered", driver=DRIVER) if not why_not else _log.warning(
-            "registration_failed", why=why_not
-        )
-        self._news.set()
-
-    def _on_slice(self, change: Change[ResourceSlice]) -> None:
-        if isinstance(change, Removed):
-            self._news.set()
+    async def _restore(self) -> None:
+        """Let everything be as the ledger has it, and hold what claims of others have."""
+        if self._settings.compatible:
+            async with self._ledger.locked():
+                hold(self._ledger, self._folders.cdi)
+        for driver in self._drivers:
+            await driver.preparer.restore()
 
     async def _publish(self) -> None:
         """Keep the slices as they should be: at every news, and from time to time."""
@@ -208,7 +177,8 @@ class DraProcess:
             self._news.clear()
             try:
                 self._reader.current = await asyncio.to_thread(self._reader.read)
-                await self._slices.publish(self._reader.current.devices)
+                for driver in self._drivers:
+                    await driver.publish()
                 self._unpublished = self._fall_back()
             except (NumakubeError, OSError) as error:
                 if str(error) != self._unpublished:
@@ -220,7 +190,7 @@ class DraProcess:
 
     def _fall_back(self) -> str:
         """Offer what the server knows, if it knows no shared devices; return what is wrong then."""
-        lost = self._slices.lost
+        lost = next(filter(None, (driver.lost for driver in self._drivers)), "")
         if not lost:
             return ""
         if self._reader.can_share:
@@ -234,7 +204,9 @@ class DraProcess:
         """Take back from time to time what nobody knows any more."""
         while True:
             try:
-                await self._preparer.sweep(self._kubelet)
+                await adopt(self._client, self._ledger, self._reader.current, self._node)
+                for driver in self._drivers:
+                    await driver.preparer.sweep(self._kubelet)
                 self._unswept = ""
             except (NumakubeError, OSError) as error:
                 if str(error) != self._unswept:
@@ -242,11 +214,14 @@ class DraProcess:
                 self._unswept = str(error)
             await self._around.clock.sleep(SWEEP_SECONDS)
 
+    def _unregistered(self) -> str:
+        return "; ".join(driver.unregistered for driver in self._drivers if driver.unregistered)
+
     async def _serve(self, stack: AsyncExitStack) -> None:
         if not self._around.serve:
             return
         health = Health()
-        health.ready("registration", lambda: self._unregistered)
+        health.ready("registration", self._unregistered)
         health.ready("slices", lambda: self._unpublished)
         health.ready("cpus", lambda: self._reader.current.refused)
         health.ready("groups", lambda: self._confinement.enforcer.trouble)
@@ -266,5 +241,5 @@ CPU Manager would choose them.
 """
 
 PROGRAM: Final = Program(
-    name="dra-driver", about=_ABOUT, settings=SETTINGS, read=SETTINGS.read, run=run
+    name="dra-driver", about=_ABOUT, settings=SETTINGS, read=read_settings, run=run
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from numakube.api.yaml_text import load_yaml
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LogSettings,
@@ -14,10 +16,27 @@ from numakube.apps.host.common_settings import (
     serving_on,
 )
 from numakube.apps.host.settings_sources import SettingsTable, group, setting
+from numakube.errors import ConfigError
+from numakube.node.bounded_files import read_regular_file
 from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
 from numakube_dra_driver.annex import CORES, CPUS, PORT
 from numakube_dra_driver.devices import Grouping
 from numakube_placement.enforcer.settings import NRI_MODES
+
+if TYPE_CHECKING:
+    from numakube.apps.host.process_life import Surroundings
+    from numakube.apps.host.settings_sources import Values
+
+GROUPED, INDIVIDUAL = "grouped", "individual"
+MODES: Final = (GROUPED, INDIVIDUAL)
+NUMA_NODE: Final = "numanode"
+GROUPS: Final = MappingProxyType(
+    {NUMA_NODE: Grouping.NUMA, "socket": Grouping.SOCKET, "machine": Grouping.MACHINE}
+)
+_KUBELET: Final = "/var/lib/kubelet"
+_CONFIG_VERSION: Final = "v1alpha1"
+_COMPATIBLE_ONLY: Final = ("cpu_device_mode", "group_by", "config")
+_OWN_ONLY: Final = ("cpu_devices", "cpu_step")
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 
@@ -36,7 +55,8 @@ class DraSettings:
         help="Output format of a dry run.",
     )
     node_name: str = setting(
-        "--hostname",
+        "--hostname --hostname-override",
+        key="hostnameOverride",
         env="NODE_NAME",
         metavar="NODE",
         help="Name of the node; by default the name of the host.",
@@ -66,9 +86,52 @@ class DraSettings:
     )
     reserved_cpus: str = setting(
         "--reserved-cpus",
+        key="reservedCPUs",
         env="DRA_RESERVED_CPUS",
         metavar="CPUS",
         help="CPUs that are not offered, such as 0-1; by default those that the kubelet reserves.",
+    )
+    node_allocatable: bool = setting(
+        "--node-allocatable",
+        default=False,
+        key="publishNodeAllocatableResourceMapping",
+        help="Say in slices that CPUs and memory of claims are the node's (Kubernetes 1.37, with "
+        "feature gate DRANodeAllocatableResources).",
+    )
+    pcie_roots: bool = setting(
+        "--expose-pcie-roots",
+        default=False,
+        help="Say in slices which PCIe roots are near CPUs (feature gate DRAListTypeAttributes).",
+    )
+    compatible: bool = setting(
+        "--compatible",
+        default=False,
+        env="DRA_COMPATIBLE",
+        help="Offer CPUs as dra-driver-cpu does, under its name dra.cpu, and take over its claims.",
+    )
+    cpu_device_mode: str = setting(
+        "--cpu-device-mode",
+        type=click.Choice(MODES),
+        default=GROUPED,
+        key="cpuDeviceMode",
+        help="Whether a device is a group of CPUs or a single one; with --compatible.",
+    )
+    group_by: str = setting(
+        "--group-by",
+        type=click.Choice([*GROUPS]),
+        default=NUMA_NODE,
+        key="groupBy",
+        help="Which CPUs are a group; with --compatible.",
+    )
+    config: str = setting(
+        "--config",
+        metavar="FILE",
+        help="A configuration file of dra-driver-cpu; with --compatible.",
+    )
+    kubelet_root: str = setting(
+        "--kubelet-root-dir",
+        metavar="DIR",
+        help="The kubelet's folder, if it is not /var/lib/kubelet: the others are in it.",
     )
     policy_options: tuple[str, ...] = setting(
         "--cpu-policy-options",
@@ -166,5 +229,69 @@ class DraSettings:
     serving: ServingSettings = serving_on(PORT)
     logs: LogSettings = group(LogSettings)
 
+    @property
+    def grouping(self) -> Grouping:
+        """Which CPUs are one device."""
+        if not self.compatible:
+            return Grouping(self.cpu_devices)
+        return Grouping.CPU if self.cpu_device_mode == INDIVIDUAL else GROUPS[self.group_by]
+
 
 SETTINGS: Final = SettingsTable(DraSettings)
+
+
+def read_settings(flags: Values, around: Surroundings) -> DraSettings:
+    """Return what a file of dra-driver-cpu, the environment and *flags* add up to.
+
+    Raises:
+        ConfigError: the file makes no sense.
+        UsageError: flags do not go together.
+    """
+    files = [_from_file(flags["config"], around)] if flags.get("config") else []
+    settings = SETTINGS.resolve(files=files, env=around.env, flags=flags)
+    wrong = _OWN_ONLY if settings.compatible else _COMPATIBLE_ONLY
+    for name in wrong:
+        if flags.get(name):
+            flag = f"--{name.replace('_', '-')}"
+            with_it = "does not go" if settings.compatible else "goes"
+            raise click.UsageError(f"{flag} {with_it} with --compatible{_ONLY[with_it]}.")
+    if not settings.kubelet_root:
+        return settings
+    if not settings.kubelet_root.startswith("/"):
+        raise click.UsageError("--kubelet-root-dir is an absolute path.")
+    return _below(settings, flags)
+
+
+_ONLY: Final = MappingProxyType({"goes": " only", "does not go": ""})
+
+
+def _below(settings: DraSettings, flags: Values) -> DraSettings:
+    """Return the settings with the kubelet's folders where its root is."""
+    root = settings.kubelet_root.rstrip("/")
+    moved = {
+        name: root + getattr(settings, name).removeprefix(_KUBELET)
+        for name in (
+            "plugins_dir",
+            "registry_dir",
+            "pod_resources_socket",
+            "kubelet_config",
+            "kubelet_dir",
+        )
+        if name not in flags
+    }
+    return replace(settings, **moved)
+
+
+def _from_file(path: str, around: Surroundings) -> Values:
+    try:
+        text = read_regular_file(around.locate(path)).decode()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: is not UTF-8") from None
+    tree = load_yaml(text, path)
+    if not isinstance(tree, dict) or tree.get("apiVersion") != _CONFIG_VERSION:
+        raise ConfigError(f"{path}: apiVersion is not {_CONFIG_VERSION}")
+    if tree.get("sysfsOverlay"):
+        raise ConfigError(f"{path}: sysfsOverlay: a node is offered as it is")
+    return SETTINGS.from_tree(tree, path, beside=("apiVersion", "sysfsOverlay"))

@@ -20,7 +20,7 @@ from numakube.errors import Conflict, NotFound
 from numakube.kube.catalog import NODES, RESOURCE_SLICES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numakube.api.resource_slices import Device
     from numakube.kube.client import Client
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 MOST_DEVICES: Final = 128
 """Devices of a slice, at most."""
+MOST_WITH_LISTS: Final = 64
+"""The same if any has a taint, or an attribute that is a list."""
 SLICES: Final = RESOURCE_SLICES.decoded_as(ResourceSlice)
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -41,12 +43,30 @@ class SlicePublisher:
     """
 
     def __init__(
-        self, client: Client, *, driver: str, node: str, pool: str, metrics: DraMetrics
+        self,
+        client: Client,
+        *,
+        driver: str,
+        node: str,
+        pool: str,
+        metrics: DraMetrics,
+        siblings: Collection[str] = (),
     ) -> None:
+        """Prepare.
+
+        Args:
+            client: writes.
+            driver: whose slices.
+            node: where its devices are.
+            pool: which of its slices.
+            metrics: counts.
+            siblings: the driver's other pools on this node, which others keep.
+        """
         self._client = client
         self._driver = driver
         self._node = node
         self._pool = pool
+        self._siblings = frozenset(siblings)
         self._metrics = metrics
         # What the server made of what was written: it drops fields whose feature is off.
         self._kept: dict[bytes, tuple[Device, ...]] = {}
@@ -64,9 +84,10 @@ class SlicePublisher:
             NumakubeError: the API server does not want them, or does not answer.
         """
         with self._metrics.publish_seconds.time():
+            most = MOST_WITH_LISTS if any(map(_has_lists, devices)) else MOST_DEVICES
             wanted = [
-                tuple(devices[start : start + MOST_DEVICES])
-                for start in range(0, max(len(devices), 1), MOST_DEVICES)
+                tuple(devices[start : start + most])
+                for start in range(0, max(len(devices), 1), most)
             ]
             stored = await self._stored(len(wanted))
             right = {
@@ -96,6 +117,8 @@ class SlicePublisher:
         stored: dict[int, ResourceSlice] = {}
         for piece in (await self._client.list(SLICES, fields=self.fields)).items:
             place = _place(piece)
+            if piece.spec.pool.name in self._siblings:
+                continue
             if piece.spec.pool.name == self._pool and place not in stored and 0 <= place < count:
                 stored[place] = piece
             else:
@@ -173,6 +196,10 @@ class SlicePublisher:
             # Somebody else was faster; what is there now is seen the next time.
             return
         self._metrics.written.labels("delete").inc()
+
+
+def _has_lists(device: Device) -> bool:
+    return bool(device.taints) or any(one.strings for one in device.attributes.values())
 
 
 def _place(one: ResourceSlice) -> int:

@@ -8,11 +8,13 @@ that kubelets 1.34 pass over the id of a share there.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import grpc
 import grpc.aio
 
 from numakube.node.device_plugin.plugin_protocol import (
@@ -26,7 +28,7 @@ from numakube.node.grpc_serving import serve_socket, unary_handler
 from numakube.node.protos import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
     from numakube.node.protos import Fields
@@ -35,6 +37,8 @@ DRA_PLUGIN: Final = "DRAPlugin"
 """The type that a driver registers as."""
 VERSIONS: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 """What a driver says that it serves, newest first: the kubelet takes the first that it knows."""
+HEALTH_VERSIONS: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
+"""The same of the health of devices: of kubelets from 1.37 on, and of 1.34 to 1.36."""
 CALL_SECONDS: Final = 45.0
 """How long a kubelet waits for an answer."""
 LONGEST_PATH: Final = 107
@@ -62,6 +66,26 @@ _MESSAGES: Final[Mapping[str, Fields]] = MappingProxyType(
 )
 MESSAGES: Final = build(f"{_PACKAGE}.v1", "dra_v1.proto", _MESSAGES)
 """Messages of the DRA plugin API v1."""
+
+_HEALTH: Final[Mapping[str, Fields]] = MappingProxyType(
+    {
+        "NodeWatchResourcesRequest": {},
+        "DeviceIdentifier": {"pool_name": (1, "string"), "device_name": (2, "string")},
+        "DeviceHealth": {
+            "device": (1, "DeviceIdentifier"),
+            # An enumeration: not known, healthy, unhealthy.
+            "health": (2, "int64"),
+            "last_updated_time": (3, "int64"),
+            "health_check_timeout_seconds": (4, "int64"),
+            "message": (5, "string"),
+        },
+        "NodeWatchResourcesResponse": {"devices": (1, "[DeviceHealth]")},
+    }
+)
+HEALTH: Final = build("v1", "dra_health_v1.proto", _HEALTH)
+"""Messages about the health of devices; v1alpha1 has the first three fields."""
+_HEALTHY, _UNHEALTHY = 1, 2
+_LONGEST_MESSAGE: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +125,23 @@ class Prepared:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """How a device is.
+
+    Attributes:
+        trouble: why it cannot be used; empty if it can.
+        seconds: by the clock on the wall, when that was found out.
+        holds_seconds: for how long it holds unless it is said again.
+    """
+
+    pool: str
+    device: str
+    trouble: str = ""
+    seconds: int = 0
+    holds_seconds: int = 30
+
+
 class DraPlugin(Protocol):
     """What a driver does, apart from gRPC."""
 
@@ -110,6 +151,10 @@ class DraPlugin(Protocol):
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Take back what was readied; return by uid what went wrong, empty if nothing did."""
+        ...
+
+    def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
+        """Yield how all devices are, again and again."""
         ...
 
 
@@ -139,9 +184,15 @@ class DraPluginServer:
         """
         self._plugin = plugin
         self._sockets = socket, registration
-        info = PluginInfo(type=DRA_PLUGIN, name=driver, endpoint=str(socket), versions=VERSIONS)
+        info = PluginInfo(
+            type=DRA_PLUGIN,
+            name=driver,
+            endpoint=str(socket),
+            versions=(*VERSIONS, *HEALTH_VERSIONS),
+        )
         self._registrant = RegistryRegistrant(info, told)
         self._servers: list[Any] = []
+        self._watching: set[asyncio.Task[Any] | None] = set()
 
     async def start(self) -> None:
         """Bind the sockets; what a process that died has left there is replaced.
@@ -157,8 +208,15 @@ class DraPluginServer:
                 self._unprepare, MESSAGES.NodeUnprepareResourcesRequest
             ),
         }
+        health = {
+            "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
+                self._watch,
+                request_deserializer=HEALTH.NodeWatchResourcesRequest.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
+        }
         services: tuple[Mapping[str, Mapping[str, Any]], ...] = (
-            dict.fromkeys(_SERVICES, handlers),
+            {**dict.fromkeys(_SERVICES, handlers), **dict.fromkeys(HEALTH_VERSIONS, health)},
             {REGISTRATION_SERVICE: self._registrant.handlers()},
         )
         for socket, served in zip(self._sockets, services, strict=True):
@@ -175,11 +233,24 @@ class DraPluginServer:
 
     async def stop(self, *, grace: float | None = None) -> None:
         """Take no more calls, give those under way *grace* seconds, and remove the sockets."""
+        # These never end by themselves, and would be waited for.
+        for watching in self._watching:
+            if watching is not None:
+                watching.cancel()
         for server, socket in reversed([*zip(self._servers, self._sockets, strict=False)]):
             with suppress(OSError):
                 socket.unlink(missing_ok=True)
             await server.stop(grace=grace)
         self._servers.clear()
+
+    async def _watch(self, _: object, __: object) -> AsyncIterator[Any]:
+        task = asyncio.current_task()
+        self._watching.add(task)
+        try:
+            async for devices in self._plugin.watch_health():
+                yield HEALTH.NodeWatchResourcesResponse(devices=[*map(_health, devices)])
+        finally:
+            self._watching.discard(task)
 
     async def _prepare(self, request: Any, _: object) -> Any:  # noqa: ANN401 - protobuf messages
         answer = MESSAGES.NodePrepareResourcesResponse()
@@ -240,6 +311,21 @@ class DraPluginClient:
         answer = await self._call("NodeUnprepareResources", request, response)
         return {uid: entry.error for uid, entry in answer.claims.items()}
 
+    async def watch_health(
+        self, version: str = HEALTH_VERSIONS[0]
+    ) -> AsyncIterator[tuple[DeviceHealth, ...]]:
+        """Yield how devices are, until the driver ends."""
+        call = self._channel.unary_stream(
+            f"/{version}/NodeWatchResources",
+            request_serializer=HEALTH.NodeWatchResourcesRequest.SerializeToString,
+            response_deserializer=HEALTH.NodeWatchResourcesResponse.FromString,
+        )
+        try:
+            async for answer in call(HEALTH.NodeWatchResourcesRequest()):
+                yield tuple(map(_read_health, answer.devices))
+        except grpc.aio.AioRpcError as error:
+            raise DevicePluginError(error.details() or str(error.code())) from None
+
     async def _call(self, method: str, request: Any, response: Any) -> Any:  # noqa: ANN401
         call = self._channel.unary_unary(
             f"/{self._service}/{method}",
@@ -247,6 +333,27 @@ class DraPluginClient:
             response_deserializer=response.FromString,
         )
         return await called(call(request, timeout=CALL_SECONDS))
+
+
+def _health(health: DeviceHealth) -> Any:  # noqa: ANN401 - a protobuf message
+    return HEALTH.DeviceHealth(
+        device=HEALTH.DeviceIdentifier(pool_name=health.pool, device_name=health.device),
+        health=_UNHEALTHY if health.trouble else _HEALTHY,
+        last_updated_time=health.seconds,
+        health_check_timeout_seconds=health.holds_seconds,
+        message=health.trouble[:_LONGEST_MESSAGE],
+    )
+
+
+def _read_health(message: Any) -> DeviceHealth:  # noqa: ANN401
+    trouble = "" if message.health == _HEALTHY else message.message or "it is not known why"
+    return DeviceHealth(
+        pool=message.device.pool_name,
+        device=message.device.device_name,
+        trouble=trouble,
+        seconds=message.last_updated_time,
+        holds_seconds=message.health_check_timeout_seconds,
+    )
 
 
 def _claims(request: Any) -> list[ClaimRef]:  # noqa: ANN401 - a protobuf message

@@ -1,0 +1,46 @@
+"""How the devices of a node are, for the kubelet, which tells it in the status of pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.node.dra_plugin import DeviceHealth
+from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numakube_dra_driver.ledger import PreparedClaim
+    from numakube_dra_driver.offer import Offer
+
+SAY_SECONDS: Final = 10.0
+"""How often it is said; the kubelet does not believe for longer than three times that."""
+
+
+def device_health(
+    offer: Offer, pools: Mapping[str, str], claims: Iterable[PreparedClaim], *, seconds: int
+) -> tuple[DeviceHealth, ...]:
+    """Return how every device is that is offered, or that a claim has.
+
+    Args:
+        offer: what is offered in one name.
+        pools: the pool of each device that is offered.
+        claims: those that were prepared in that name.
+        seconds: by the clock on the wall.
+    """
+    there = offer.manager.topology.all_cpus
+    lost: dict[tuple[str, str], CpuMask] = {(pool, name): NO_CPUS for name, pool in pools.items()}
+    for claim in claims:
+        for given in claim.results:
+            place = given.pool, given.device
+            gone = given.mask & ~there
+            lost[place] = CpuMask(lost.get(place, NO_CPUS) | gone)
+    return tuple(
+        DeviceHealth(
+            pool=pool,
+            device=device,
+            trouble=f"CPUs {CpuSet(cpus)} of claims are offline" if cpus else "",
+            seconds=seconds,
+        )
+        for (pool, device), cpus in lost.items()
+    )
