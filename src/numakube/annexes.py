@@ -97,6 +97,7 @@ class Added:
         on_request: whether ``numakube deploy all`` leaves a component out.
         path: where an endpoint answers.
         by_default: whether profiles have a plugin unless they disable it.
+        weight: of a plugin's scores in such profiles; 0 for 1.
         uses_reports: whether a component reads or writes reports, so that their kind has to stay.
     """
 
@@ -108,6 +109,7 @@ class Added:
     on_request: bool = False
     path: str = ""
     by_default: bool = False
+    weight: int = 0
     uses_reports: bool = True
 
 

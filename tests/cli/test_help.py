@@ -37,6 +37,12 @@ def everything(ctx: click.Context) -> Iterator[click.Context]:
         yield below
         if isinstance(command, click.Group):
             yield from everything(below)
+    if ctx.parent is None:
+        for noun in joined():  # such as ``top domains``, which an annex adds to a command of ours
+            if noun.partition(" ")[0] in COMMANDS and f"numakube {noun}" not in MISSING:
+                command = group.get_command(ctx, noun)
+                assert command is not None
+                yield click.Context(command, info_name=noun, parent=ctx)
 
 
 ALL = {

@@ -73,7 +73,17 @@ FEATURES: Final = (
     Feature("claims", ("none", "template", "shared", "extended")),
     Feature(
         "gang",
-        ("none", "labels", "coscheduling", "volcano", "elastic", "required-rack", "preferred-rack"),
+        (
+            "none",
+            "labels",
+            "coscheduling",
+            "volcano",
+            "elastic",
+            "required-rack",
+            "preferred-rack",
+            "slices",
+            "balanced",
+        ),
     ),
     Feature("gang-claims", ("no", "yes")),
     Feature("disks", ("none", "local", "rack", "at-once", "offered", "stateful")),

@@ -239,6 +239,11 @@ class _World:
                 options["required"] = RACK
             case "preferred-rack":
                 options["preferred"] = RACK
+            case "slices":
+                options["pods"], options["slices"] = rng.choice((2, 4, 8)), f"{RACK}=2"
+            case "balanced":
+                balance = rng.choice(("Fewest", "Even"))
+                options |= {"preferred": RACK, "balance": balance}
             case _:
                 pass
         if row["gang-claims"] == "yes":

@@ -97,11 +97,22 @@ def _shared_claim(name: str, options: Mapping[str, str]) -> Objects:
     yield RESOURCE_CLAIMS.raw, {"metadata": {"name": name}, "spec": _claim(options)}
 
 
+WISHES: Final = {
+    REQUIRED_TOPOLOGY: "required",
+    PREFERRED_TOPOLOGY: "preferred",
+    "numakube.dev/gang-slices": "slices",
+    "numakube.dev/gang-balance": "balance",
+    "numakube.dev/gang-spare": "spare",
+    "numakube.dev/gang-replacement": "replacement",
+}
+"""Annotations of gangs, by the option that gives them."""
+
+
 def _gang(name: str, options: Mapping[str, str]) -> Objects:
     size = int(options.get("pods", "2"))
     least, api = int(options.get("least", size)), options.get("api", "labels")
     labels, annotations, wishes = {APP: name}, dict[str, str](), dict[str, str]()
-    for key, option in ((REQUIRED_TOPOLOGY, "required"), (PREFERRED_TOPOLOGY, "preferred")):
+    for key, option in WISHES.items():
         wishes |= {key: options[option]} if option in options else {}
     if api == "labels":
         labels |= {NAME_LABEL: name, MIN_LABEL: str(least)}

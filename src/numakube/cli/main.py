@@ -26,6 +26,7 @@ from numakube.cli.command_table import (
     renamed,
     sections,
 )
+from numakube.cli.examples import examples_text
 from numakube.cli.lazy_commands import LazyGroup
 from numakube.cli.shared.connection_options import connection_options, give_to_program
 from numakube.errors import ClusterUnreachable, NumakubeError
@@ -56,6 +57,11 @@ class _Program(LazyGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command by its name in the list, or by another one."""
         other = None if cmd_name in GROUPS else renamed(cmd_name)
+        if other is None and " " in cmd_name:
+            command = joined()[cmd_name].load()
+            program = ctx.find_root().info_name or "numakube"
+            command.epilog = examples_text(cmd_name, program)
+            return command
         if other is None:
             return super().get_command(ctx, cmd_name)
         first, _, own = other.path.partition(" ")
@@ -66,6 +72,10 @@ class _Program(LazyGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that *args* begin with, whose name may be an older one."""
+        noun = " ".join(args[:2])
+        if len(args) > 1 and args[0] not in GROUPS and noun in joined():
+            # An annex has added a noun to a command of ours: ``top domains``.
+            return noun, self.get_command(ctx, noun), args[2:]
         other = renamed(args[0]) if args and not _is_group(args) else None
         if other is not None:
             if other.told and not ctx.resilient_parsing:

@@ -173,16 +173,16 @@ def default_profile() -> Defaults:
     refs.insert(position, PluginRef(name=DefaultPreemption.name))
     ours = (NodeShards.name, RejectionGuard.name, GangScheduling.name)
     refs[:0] = [PluginRef(name=name) for name in ours]
-    refs += [PluginRef(name=name) for name in _by_default()]
+    refs += _by_default()
     refs.append(PluginRef(name=DEFAULT_BINDER))
     return Defaults(tuple(refs))
 
 
-def _by_default() -> list[str]:
+def _by_default() -> list[PluginRef]:
     """Return the plugins of installed annexes that profiles have unless they disable them."""
     installed = points(Group.PLUGINS)
     return [
-        added.name
+        PluginRef(name=added.name, weight=added.weight or None)
         for annex in annexes()
         for added in annex.plugins
         if added.by_default and added.name in installed

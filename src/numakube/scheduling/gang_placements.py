@@ -130,6 +130,24 @@ class Placement:
         return None if nodes is None else nodes.domain
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainRoom:
+    """A domain as a gang sees it, for people.
+
+    Attributes:
+        depth: how many domains are around it.
+        takes: pods of the gang that it takes.
+        why: why not more.
+    """
+
+    level: str
+    name: str
+    depth: int
+    nodes: int
+    takes: int
+    why: str = ""
+
+
 class PlacementSearch(Protocol):
     """Looks for the placements of one gang, the best first.
 
@@ -157,6 +175,10 @@ class PlacementSearch(Protocol):
 
     def why_not(self) -> str:
         """Say what is short, in the place of how many members fit; empty for that."""
+        ...
+
+    def rooms(self) -> Sequence[DomainRoom]:
+        """Return the domains that there were to choose from, each before those in it."""
         ...
 
 
@@ -213,6 +235,10 @@ class OneLabelSearch:
     def why_not(self) -> str:
         """Leave it to the plan."""
         return ""
+
+    def rooms(self) -> Sequence[DomainRoom]:
+        """Return none: domains are tried until one has room."""
+        return ()
 
     def _each(self) -> Iterator[GangNodes | None]:
         gang, args = self._request.gang, gang_arguments(self._engine)

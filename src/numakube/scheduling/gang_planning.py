@@ -24,12 +24,12 @@ from numakube.scheduling.recorder.decision_notes import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.gang_placements import GangRequest, Placement
+    from numakube.scheduling.gang_placements import DomainRoom, GangRequest, Placement
     from numakube.scheduling.plugins.gang_scheduling import Domain, GangNodes
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -62,6 +62,7 @@ class GangPlan:
         refused_by: plugins that refused a member in this try or in one before it.
         placement: where they were tried.
         short: what the gang lacks, if whoever proposed placements has words for it.
+        rooms: returns the domains that there were to choose from.
         room_before: the node on which room was kept before for each that is nominated.
         costly: how many members took all the time that a pod may take.
     """
@@ -72,6 +73,7 @@ class GangPlan:
     refused_by: frozenset[str] = frozenset()
     placement: Placement | None = None
     short: str = ""
+    rooms: Callable[[], Sequence[DomainRoom]] = tuple
     room_before: dict[str, str | None] = field(default_factory=dict)
     costly: int = 0
 
@@ -146,6 +148,7 @@ class GangPlanner:
                 plan = self._try_orders(needed, _GangTrial(placement, evicting))
                 refused_by |= plan.refused_by
                 if plan.fitting >= needed:
+                    plan.rooms = search.rooms
                     return self._place_beyond(plan, search.beyond(placement))
                 search.failed(placement, plan.fitting_uids)
                 best = plan if plan.fitting >= best.fitting or plan.is_costly else best
@@ -155,7 +158,7 @@ class GangPlanner:
             if best.is_costly or not any(evictable):
                 break
         best.refused_by = frozenset(refused_by) | search.refused_by
-        best.short = search.why_not()
+        best.short, best.rooms = search.why_not(), search.rooms
         return best
 
     def undo(self, plan: GangPlan) -> None:

@@ -16,17 +16,18 @@ import numpy as np
 from numakube.api.koordinator.keys import NODE_DECIDING
 from numakube.insight.how_many_fit import copies, looks_around
 from numakube.scheduling.cycle import Attempt
+from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.gang_placements import most_by_amounts
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 from numakube.scheduling.snapshot.zone_belief import foresees
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
     from numakube.scheduling.arrays import IntArray
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.framework.cycle_state import CycleState
+    from numakube.scheduling.framework.plugins import Nominations
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
@@ -34,8 +35,27 @@ if TYPE_CHECKING:
 
 _KEPT: Final = 50_000
 """Kinds of nodes, and counts on them, that are remembered."""
+_FEW: Final = 64
+"""Nodes that are counted again one by one; after more changes, all are."""
+_SHAPES_KEPT: Final = 16
+_MOST_ON_A_NODE: Final = 256
+"""Pods of a gang on one node, where nobody says how many there are."""
 _TRIED_AT_MOST: Final = 4_096
 """Kinds of nodes that are tried for one answer; what is left over is bounded by amounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """What decides about pods of one scheduler."""
+
+    cluster: Cluster
+    nominations: Nominations
+    runtime: Runtime
+
+    @classmethod
+    def of(cls, engine: Engine, pod: PodInfo) -> Deciding:
+        """Return what decides about *pod*."""
+        return cls(engine.cluster, engine.nominations, engine.runtime_for(pod.scheduler_name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +73,21 @@ class Counts:
     limited_by: frozenset[str] = frozenset()
 
 
+@dataclass(slots=True)
+class Takes:
+    """What nodes take of one kind of pods, kept up to date.
+
+    Attributes:
+        takes: by row.
+        may: 0 for nodes that refuse such pods whoever is there, 1 for others.
+    """
+
+    takes: IntArray
+    may: IntArray
+    nodes_generation: int
+    generation: int
+
+
 class AlignedCounts:
     """Counts on one cluster, kept up to date."""
 
@@ -63,15 +98,16 @@ class AlignedCounts:
         self._seen: list[int] = []
         self._kind_of: IntArray = np.zeros(0, dtype=np.int64)
         self._counts: dict[tuple[int, object], tuple[int, int, str]] = {}
+        self._kept: dict[bytes, Takes] = {}
+        self._emptied: dict[tuple[int, bytes], tuple[int, int]] = {}
 
-    def of(self, engine: Engine, pod: PodInfo, most: int, *, evicting: bool = False) -> Counts:
+    def of(self, deciding: Deciding, pod: PodInfo, most: int, *, evicting: bool = False) -> Counts:
         """Return how many pods like *pod* each node takes, up to *most*.
 
         With *evicting*, those of lower priority count as gone: a bound, not a promise.
         """
-        snapshot = engine.cluster.snapshot()
-        runtime = engine.runtime_for(pod.scheduler_name)
-        attempt = Attempt(runtime, pod, snapshot, engine.nominations)
+        snapshot = deciding.cluster.snapshot()
+        attempt = Attempt(deciding.runtime, pod, snapshot, deciding.nominations)
         takes = np.zeros(len(snapshot.by_row), dtype=np.int64)
         feasible = attempt.feasible_rows()
         limits = set(attempt.diagnosis.plugins())
@@ -80,7 +116,7 @@ class AlignedCounts:
                 takes[row] = min(most_by_amounts(pod, snapshot.at(row)), most)
             exact = False
         else:
-            exact = self._count(engine, (pod, attempt.state, most), feasible, takes, limits)
+            exact = self._count(deciding, (pod, attempt.state, most), feasible, takes, limits)
         if evicting:
             _with_evictions(attempt, takes, most)
             exact = False
@@ -88,7 +124,7 @@ class AlignedCounts:
 
     def _count(
         self,
-        engine: Engine,
+        deciding: Deciding,
         wanted: tuple[PodInfo, CycleState, int],
         rows: IntArray,
         takes: IntArray,
@@ -96,10 +132,10 @@ class AlignedCounts:
     ) -> bool:
         """Write what nodes at *rows* take into *takes*; tell whether all of it is exact."""
         pod, state, most = wanted
-        self._take_changes(engine)
-        runtime, snapshot = engine.runtime_for(pod.scheduler_name), engine.cluster.snapshot()
+        self._take_changes(deciding.cluster)
+        runtime, snapshot = deciding.runtime, deciding.cluster.snapshot()
         key, kinds = replica_key(pod), self._kind_of[rows]
-        apart = {snapshot.row_of.get(name, -1) for name in engine.nominations.nodes()}
+        apart = {snapshot.row_of.get(name, -1) for name in deciding.nominations.nodes()}
         unique, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
         found = np.zeros(len(unique), dtype=np.int64)
         exact = len(unique) <= _TRIED_AT_MOST
@@ -123,9 +159,91 @@ class AlignedCounts:
             exact = False
         return exact
 
-    def _take_changes(self, engine: Engine) -> None:
+    def kept(self, deciding: Deciding, pod: PodInfo) -> Takes:
+        """Return what nodes take of pods like *pod* now, cheaply where few nodes have changed."""
+        key, cluster = replica_key(pod), deciding.cluster
+        known = self._kept.get(key)
+        changed = None
+        if known is not None and known.nodes_generation == cluster.nodes_generation:
+            changed = cluster.changed_since(known.generation, most=_FEW)
+        if known is None or changed is None:
+            known = self._kept[key] = self._all_of(deciding, pod)
+            if len(self._kept) > _SHAPES_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+                self._emptied.clear()
+        elif changed:
+            self._take_changes(cluster)
+            for node in changed:
+                known.takes[node.row] = self._one(deciding, pod, node) * known.may[node.row]
+        known.generation = cluster.generation
+        return known
+
+    def after(self, deciding: Deciding, added: PodInfo, pod: PodInfo, rows: IntArray) -> IntArray:
+        """Return what each of *rows* takes of pods like *pod* once *added* is there."""
+        self._take_changes(deciding.cluster)
+        kinds = self._kind_of[rows]
+        key = replica_key(pod), replica_key(added)
+        unique, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
+        found = np.zeros(len(unique), dtype=np.int64)
+        snapshot = deciding.cluster.snapshot()
+        for at, (kind, position) in enumerate(zip(unique.tolist(), first.tolist(), strict=True)):
+            known = self._counts.get((kind, key))
+            if known is None:
+                node = snapshot.at(int(rows[position]))
+                count, limit = _tried(
+                    deciding.runtime, CycleState(), pod, node, _MOST_ON_A_NODE, before=added
+                )
+                known = self._counts[kind, key] = count, _MOST_ON_A_NODE, limit
+            found[at] = known[0]
+        after: IntArray = found[inverse]
+        return after
+
+    def emptied(
+        self, deciding: Deciding, pod: PodInfo, stays: Callable[[PodInfo], bool]
+    ) -> IntArray:
+        """Return what each node would take of pods like *pod* with none but those that stay."""
+        takes = self.kept(deciding, pod)
+        found, key = takes.takes.copy(), replica_key(pod)
+        for node in deciding.cluster.nodes():
+            if not takes.may[node.row] or all(map(stays, node.pods.values())):
+                continue
+            known = self._emptied.get((node.row, key))
+            if known is None or known[0] != node.generation:
+                copy, state = node.clone(), CycleState()
+                gone = [other for other in copy.pods.values() if not stays(other)]
+                for other in gone:
+                    deciding.runtime.remove_pod(state, pod, other, copy)
+                if copy.numa is not None:
+                    copy.numa = copy.numa.without(other.uid for other in gone)
+                count, _ = _tried(deciding.runtime, state, pod, copy, _MOST_ON_A_NODE)
+                known = self._emptied[node.row, key] = node.generation, count
+            found[node.row] = known[1]
+        return found
+
+    def _all_of(self, deciding: Deciding, pod: PodInfo) -> Takes:
+        """Count on all nodes; those that refuse such pods whoever is there never take any."""
+        cluster, snapshot = deciding.cluster, deciding.cluster.snapshot()
+        counts = self.of(deciding, pod, _MOST_ON_A_NODE)
+        attempt = Attempt(deciding.runtime, pod, snapshot, deciding.nominations)
+        attempt.feasible_rows()
+        attempt.diagnosis.names = [node.name if node else "" for node in snapshot.by_row]
+        may = np.ones(len(snapshot.by_row), dtype=np.int64)
+        for name, status in attempt.diagnosis.statuses().items():
+            may[snapshot.row_of[name]] = status.code is Code.UNSCHEDULABLE
+        return Takes(counts.takes.copy(), may, cluster.nodes_generation, cluster.generation)
+
+    def _one(self, deciding: Deciding, pod: PodInfo, node: NodeInfo) -> int:
+        """Return what one node takes, by what is known of others like it."""
+        key = int(self._kind_of[node.row]), replica_key(pod)
+        known = self._counts.get(key)
+        if known is None or known[1] < _MOST_ON_A_NODE:
+            state = CycleState()
+            count, limit = _tried(deciding.runtime, state, pod, node, _MOST_ON_A_NODE)
+            known = self._counts[key] = count, _MOST_ON_A_NODE, limit
+        return known[0]
+
+    def _take_changes(self, cluster: Cluster) -> None:
         """Learn which kinds the nodes are of that have changed."""
-        cluster = engine.cluster
         if self._cluster is not cluster or len(self._counts) > _KEPT or len(self._kinds) > _KEPT:
             self._cluster, self._generation = cluster, -1
             self._kinds, self._counts, self._seen = {}, {}, []
@@ -163,10 +281,21 @@ def _kind(node: NodeInfo) -> Hashable:
 
 
 def _tried(
-    runtime: Runtime, begun: CycleState, pod: PodInfo, node: NodeInfo, most: int
+    runtime: Runtime,
+    begun: CycleState,
+    pod: PodInfo,
+    node: NodeInfo,
+    most: int,
+    *,
+    before: PodInfo | None = None,
 ) -> tuple[int, str]:
-    """Return how many pods like *pod* a copy of *node* takes, and which plugin refuses the next."""
+    """Return how many pods like *pod* a copy of *node* takes, and which plugin refuses the next.
+
+    The one that comes *before* them is there already.
+    """
     copy, state, count = node.clone(), begun.clone(), 0
+    if before is not None:
+        runtime.add_pod(state, pod, before, copy)
     for other in _siblings(pod, most):
         status = runtime.admits(state, other, copy)
         if not status.ok:

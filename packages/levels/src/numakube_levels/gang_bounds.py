@@ -13,6 +13,7 @@ import numpy as np
 
 from numakube.scheduling.plugins.gang_scheduling import GangNodes
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
+from numakube_levels.aligned_counts import Deciding
 from numakube_levels.domain_tree import domains_in
 from numakube_levels.gang_areas import left_free, positions_of
 
@@ -103,7 +104,9 @@ class SeveralKinds:
             groups.setdefault(replica_key(pod), []).append(pod)
         found: list[tuple[int, IntArray]] = []
         for alike in groups.values():
-            counts = self._counting.of(self._engine, alike[0], len(alike), evicting=evicting)
+            counts = self._counting.of(
+                Deciding.of(self._engine, alike[0]), alike[0], len(alike), evicting=evicting
+            )
             self.limited_by |= counts.limited_by
             found.append((len(alike), counts.takes))
         return sorted(found, key=lambda kind: int(kind[1].sum()) - kind[0])

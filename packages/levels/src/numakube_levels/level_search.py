@@ -16,6 +16,7 @@ import numpy as np
 from numakube.scheduling.gang_placements import Part, Placement, largest_first
 from numakube.scheduling.plugins.gang_scheduling import GangNodes
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
+from numakube_levels.aligned_counts import Deciding
 from numakube_levels.domain_tree import domains_in
 from numakube_levels.gang_areas import choice_wish, gang_areas, positions_of
 from numakube_levels.gang_bounds import SeveralKinds
@@ -23,13 +24,14 @@ from numakube_levels.gang_wishes import LevelWish, sub_group_of
 from numakube_levels.placement_choice import Choice, Wish, choices, less
 from numakube_levels.pod_ranks import in_rank_order
 from numakube_levels.refusals import why_mixed, why_not_mended, why_short
+from numakube_levels.room_rows import rooms_of
 from numakube_levels.slice_mending import NoRoom, mended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.gang_placements import GangRequest
+    from numakube.scheduling.gang_placements import DomainRoom, GangRequest
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube_levels.aligned_counts import AlignedCounts, Counts
     from numakube_levels.gang_areas import GangAreas, Positions
@@ -83,7 +85,9 @@ class EqualPods:
         known, snapshot = self._known, self._known.engine.cluster.snapshot()
         domains = domains_in(snapshot, known.tree)
         needed, wanted = amounts
-        self.counts = known.counting.of(known.engine, pods[0], wanted, evicting=evicting)
+        self.counts = known.counting.of(
+            Deciding.of(known.engine, pods[0]), pods[0], wanted, evicting=evicting
+        )
         takes = self.counts.takes
         if inside is not None:
             allowed = np.zeros(len(takes), dtype=np.bool_)
@@ -244,6 +248,13 @@ class EqualSearch:
         """Say which level, what is needed there, and the best domain."""
         return self._told
 
+    def rooms(self) -> Sequence[DomainRoom]:
+        """Return the domains as they were counted."""
+        areas = self._chooser.areas
+        if areas is None:
+            return ()
+        return rooms_of(areas, self._known.tree, self._known.engine.cluster.by_row)
+
     def _options(self, *, evicting: bool) -> list[Choice]:
         request = self._request
         found = self._chooser.options(
@@ -344,6 +355,10 @@ class MixedSearch:
         """Say which level, what is needed there, and the best domain."""
         return self._told
 
+    def rooms(self) -> Sequence[DomainRoom]:
+        """Return none: each kind of pods sees other ones."""
+        return ()
+
 
 # ------------------------------------------------------------------------------------------------
 # Sub-groups.
@@ -391,6 +406,10 @@ class SubGroupSearch:
     def why_not(self) -> str:
         """Say which sub-group lacks what."""
         return self._told
+
+    def rooms(self) -> Sequence[DomainRoom]:
+        """Return none: each kind of pods sees other ones."""
+        return ()
 
     def _inside(self, bound: Bound, *, evicting: bool) -> Iterator[Part]:
         """Yield parts for one sub-group after the other, each once those before it are placed."""
@@ -465,7 +484,9 @@ class SubGroupSearch:
             needed = min(needed, len(pods))
             left -= needed
             ordered = in_rank_order(largest_first(pods))
-            counts = self._known.counting.of(self._known.engine, ordered[0], len(pods))
+            counts = self._known.counting.of(
+                Deciding.of(self._known.engine, ordered[0]), ordered[0], len(pods)
+            )
             self.refused_by |= counts.limited_by
             found.append((int(counts.takes.sum()) - len(pods), group, ordered, needed))
         found.sort(key=lambda one: (not one[1].wish.required, one[0], one[1].name))

@@ -31,7 +31,7 @@ from numakube_levels.level_sources import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.cluster_events import ClusterEvent
@@ -68,7 +68,7 @@ class TopologyLevels(PreEnqueue, PlacesGangs):
         self.args = args
         self._handle = handle
         self._tree = configured(args.levels, args.preset)
-        self._counts = AlignedCounts()
+        self.counting = AlignedCounts()
         if not 1 <= args.placements_to_verify <= _MOST_VERIFIED:
             told = f"{args.placements_to_verify} is not between 1 and {_MOST_VERIFIED}"
             raise ConfigError(f"placementsToVerify: {told}")
@@ -108,7 +108,7 @@ class TopologyLevels(PreEnqueue, PlacesGangs):
         if wish is None or not wish:
             return None
         most = self.args.placements_to_verify
-        known = LevelsOfCluster(engine, self.tree_for(wish), self._counts, most)
+        known = LevelsOfCluster(engine, self.tree_for(wish), self.counting, most)
         return search_for_wish(request, known, wish)
 
     def wish_of(self, pod: PodInfo) -> GangWish | None:
@@ -124,6 +124,15 @@ class TopologyLevels(PreEnqueue, PlacesGangs):
     def tree_for(self, wish: GangWish) -> LevelTree:
         """Return the tree in which *wish* is meant."""
         return tree_for(wish.levels, self.trees())
+
+    def tree_named(self, names: Sequence[str]) -> LevelTree:
+        """Return the tree that knows levels called *names*."""
+        return tree_for(names, self.trees())
+
+    def least_of(self, pod: PodInfo) -> int:
+        """Return how many pods the gang of *pod* needs; 0 for a pod of no gang."""
+        gang = gang_of(pod, self._handle.cluster.objects)
+        return gang.min_count if isinstance(gang, Gang) else 0
 
     def trees(self) -> Iterator[LevelTree]:
         """Yield what is known of levels, what counts most first."""

@@ -64,7 +64,7 @@ from numakube.kube.leader_election import LeaderElection, ended
 from numakube.kube.resource_types import ObjectKey
 from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.framework.cluster_events import OBJECT_KINDS, POD_GROUP_KINDS
-from numakube.scheduling.framework.registry import Services
+from numakube.scheduling.framework.registry import METRICS, Services
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     CLAIM_ACTIONS,
     KUBERNETES_MINOR,
@@ -196,6 +196,7 @@ class SchedulerProcess:
         services.offer(CLAIM_ACTIONS, claims)
         members = GangMembers()
         services.offer(GANG_MEMBERS, members)
+        services.offer(METRICS, self.registry)
         if minor is not None:
             services.offer(KUBERNETES_MINOR, minor)
         engine = assemble(config, all_plugins(DefaultBinder.make), services)

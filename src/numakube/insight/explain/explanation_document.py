@@ -366,6 +366,23 @@ class WorkloadSummary(Document, frozen=True):
     planned: bool = False
 
 
+class GangDomain(Document, frozen=True, kw_only=True):
+    """A domain of the network as a gang sees it.
+
+    Attributes:
+        depth: how many domains are around it.
+        takes: pods of the gang that it takes.
+        why: why not more.
+    """
+
+    level: str
+    name: str
+    depth: int = 0
+    nodes: int = 0
+    takes: int = 0
+    why: str = ""
+
+
 class WorkloadExplanation(Document, frozen=True, kw_only=True):
     """What there is to say of a whole workload.
 
@@ -374,6 +391,7 @@ class WorkloadExplanation(Document, frozen=True, kw_only=True):
             ``unknown`` as for a pod.
         fit: how many of the pods without a node fit, one beside the other.
         nodes: how many of them each node would get.
+        domains: those from which a gang chooses, each before those in it.
         changes: what would make all of them fit.
         first_refused: the first pod that does not fit, on the cluster with those that do.
     """
@@ -386,6 +404,7 @@ class WorkloadExplanation(Document, frozen=True, kw_only=True):
     summary: str
     fit: int = 0
     nodes: dict[str, int] = {}
+    domains: tuple[GangDomain, ...] = ()
     changes: tuple[Change, ...] = ()
     first_refused: Explanation | None = None
 

@@ -22,6 +22,7 @@ from numakube.api.pod import has_ended
 from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
 from numakube.insight.explain.explanation_document import (
     Change,
+    GangDomain,
     WorkloadExplanation,
     WorkloadSummary,
     step_of,
@@ -43,7 +44,7 @@ from numakube.insight.how_many_fit import MOST, EngineBooks, Placed, copies, pla
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.unknown_zones import why_unknown
 from numakube.insight.waiting_gangs import untried_gang_of
-from numakube.scheduling.gang_placements import GangRequest
+from numakube.scheduling.gang_placements import DomainRoom, GangRequest
 from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -78,6 +79,8 @@ class ExplainedWorkload:
         planned: whether the workload itself does not exist yet.
         gang: what they need to run together, if they are a gang.
         running_on: the nodes of those that have one, if they are a gang.
+        short: what the gang lacks, if the scheduler's plan has words for it.
+        rooms: the domains from which it chooses.
     """
 
     kind: str
@@ -90,6 +93,8 @@ class ExplainedWorkload:
     planned: bool = False
     gang: Gang | None = None
     running_on: tuple[str, ...] = ()
+    short: str = ""
+    rooms: tuple[DomainRoom, ...] = ()
 
     def pods(self) -> Iterator[Pod]:
         """Yield the pods that need a node, those that exist first."""
@@ -138,8 +143,20 @@ def explain_workload(
         summary=_summary(facts, workload, placed, unknown),
         fit=len(placed.nodes),
         nodes=dict(Counter(placed.nodes).most_common()),
+        domains=tuple(map(_domain, workload.rooms)),
         changes=changes,
         first_refused=first,
+    )
+
+
+def _domain(room: DomainRoom) -> GangDomain:
+    return GangDomain(
+        level=room.level,
+        name=room.name,
+        depth=room.depth,
+        nodes=room.nodes,
+        takes=room.takes,
+        why=room.why,
     )
 
 
@@ -166,6 +183,7 @@ def _placed(engine: Engine, workload: ExplainedWorkload) -> tuple[Placed, Explai
     inside = plan.domain.selector if plan.domain is not None else {}
     if gang.required_topology or not fits:
         workload = _selecting_all(workload, inside)
+    workload = replace(workload, short="" if fits else plan.short, rooms=tuple(plan.rooms()))
     if not fits:
         return place(engine, islice(workload.pods(), MOST)), workload
     nodes = tuple(chosen.node for _, chosen in plan.placements)
@@ -206,7 +224,8 @@ def _summary(facts: ClusterFacts, workload: ExplainedWorkload, placed: Placed, u
         return f"{text} But {untried.words} (kubectl numa doctor)."
     if fitting >= gang.min_count:
         return f"{text} The gang needs {gang.min_count}, so those that fit are bound."
-    return f"{text} The gang needs {gang.min_count} at a time, so none is bound."
+    short = f": {workload.short}" if workload.short else ""
+    return f"{text} The gang needs {gang.min_count} at a time, so none is bound{short}."
 
 
 def _how_many(workload: ExplainedWorkload, placed: Placed, needed: int) -> str:
@@ -324,6 +343,9 @@ def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> I
     pods = "1 pod" if one.replicas == 1 else f"{one.replicas} pods"
     yield Line(f"{one.kind} {one.namespace}/{one.name} ({state}{pods})", LineRole.TITLE)
     yield Line(explanation.summary)
+    if explanation.domains:
+        yield Line("Domains, and how many of these pods each takes:")
+        yield from map(_domain_line, explanation.domains)
     if explanation.changes:
         heading = "What would help all of them (tried on the scheduler and the kubelet model):"
         yield from change_lines(heading, explanation.changes)
@@ -332,6 +354,13 @@ def workload_lines(explanation: WorkloadExplanation, *, wide: bool = False) -> I
         yield EMPTY
         yield Line(f"The first that does not fit{beside}:")
         yield from lines_of(first, wide=wide)
+
+
+def _domain_line(domain: GangDomain) -> Line:
+    nodes = "1 node" if domain.nodes == 1 else f"{domain.nodes} nodes"
+    why = f"; {domain.why}" if domain.why else ""
+    indent = "  " * (domain.depth + 1)
+    return Line(f"{indent}{domain.level} {domain.name}: {domain.takes} ({nodes}{why})")
 
 
 # Which pods make up a workload, of a cluster or of a manifest.

@@ -76,6 +76,10 @@ class Services:
         return known
 
 
+METRICS: Final = Service[Any]("metrics")
+"""The `prometheus_client.CollectorRegistry` of a process that serves its figures."""
+
+
 @dataclass(slots=True)
 class Handle:
     """What a plugin may use of the scheduler that it is part of.

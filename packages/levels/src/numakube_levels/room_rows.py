@@ -1,0 +1,76 @@
+"""The domains that a gang chooses from, for people: what each takes, and why not more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from numakube.scheduling.gang_placements import DomainRoom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube_levels.gang_areas import GangAreas
+    from numakube_levels.level_sources import LevelTree
+    from numakube_levels.placement_choice import Area
+
+_MOST_ROWS: Final = 200
+_NAMES: Final = 3
+
+
+def rooms_of(
+    areas: GangAreas, tree: LevelTree, by_row: Sequence[NodeInfo | None]
+) -> list[DomainRoom]:
+    """Return the domains of *areas*, each before those in it; no more than people read."""
+    found: list[DomainRoom] = []
+    for depth, area in _walk(areas.whole, 0):
+        if len(found) >= _MOST_ROWS:
+            break
+        rows = areas.rows_of(area).tolist()
+        spare = _spare_in(areas, area)
+        found.append(
+            DomainRoom(
+                level=tree.levels[area.level].name,
+                name=area.name,
+                depth=depth,
+                nodes=len(rows) + spare,
+                takes=area.takes,
+                why="" if area.parts else _why(areas, rows, spare, by_row),
+            )
+        )
+    return found
+
+
+def _walk(area: Area, depth: int) -> Iterator[tuple[int, Area]]:
+    for part in area.parts:
+        yield depth, part
+        yield from _walk(part, depth + 1)
+
+
+def _spare_in(areas: GangAreas, area: Area) -> int:
+    number = areas.numbers.get((area.level, area.name), -1)
+    if number < 0:
+        return 0
+    return len(areas.spared & set(areas.domains.rows_of(area.level, number).tolist()))
+
+
+def _why(
+    areas: GangAreas, rows: Sequence[int], spare: int, by_row: Sequence[NodeInfo | None]
+) -> str:
+    """Say what keeps the nodes of a domain from taking more."""
+    takes = dict(zip(areas.domains.rows.tolist(), areas.takes.tolist(), strict=True))
+    full = [node for row in rows if not takes.get(row) and (node := by_row[row]) is not None]
+    stays = "stays" if spare == 1 else "stay"
+    parts = [f"{_nodes(spare)} {stays} free"] if spare else []
+    if full:
+        pods = sorted(pod.key for node in full for pod in node.pods.values())
+        held = ", ".join(pods[:_NAMES])
+        more = f" and {len(pods) - _NAMES} more" if len(pods) > _NAMES else ""
+        told = f": {held}{more}" if pods else ""
+        verb = "takes" if len(full) == 1 else "take"
+        parts.append(f"{_nodes(len(full))} {verb} none{told}")
+    return "; ".join(parts)
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"

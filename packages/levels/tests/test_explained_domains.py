@@ -1,0 +1,52 @@
+"""An explanation of a gang shows the domains from which it chooses, and what is in the way."""
+
+from __future__ import annotations
+
+from packages.levels.tests.test_level_search import RACK, SLICES, SMALL
+
+from numakube.insight.explain.workload_explanation import (
+    ExplainedWorkload,
+    explain_workload,
+    render_workload,
+)
+from numakube.insight.scheduler_engine import engine_of
+from numakube.scheduling.plugins.pod_gangs import Gang, gang_of
+from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import World, pod
+
+LABELS = {
+    "pod-group.scheduling.sigs.k8s.io/name": "g",
+    "pod-group.scheduling.sigs.k8s.io/min-available": "4",
+}
+
+
+def test_domains_are_a_table_with_what_holds_them() -> None:
+    """Two slices of two: the second rack has one node left."""
+    world = World()
+    for number in range(4):
+        world.add_node(f"n{number}", machine=SMALL, labels={RACK: f"r{number // 2}"})
+    world.run(pod("held", "6"), "n3")
+    members = tuple(
+        pod(f"g{number}", "6", labels=LABELS, annotations={SLICES: f"{RACK}=2"})
+        for number in range(4)
+    )
+    gang = gang_of(PodInfo(members[0]), world.objects)
+    assert isinstance(gang, Gang)
+    workload = ExplainedWorkload(
+        kind="PodGroup",
+        namespace="default",
+        name="g",
+        sample=members[0],
+        waiting=members,
+        gang=gang,
+    )
+    told = render_workload(explain_workload(world.facts(), engine_of, workload)).splitlines()
+    assert told[1].endswith(
+        "The gang needs 4 at a time, so none is bound: 1 of 2 slices of 2 fits at"
+        " example.com/rack; the next best domain, r1, takes 1."
+    )
+    assert told[2:5] == [
+        "Domains, and how many of these pods each takes:",
+        "  example.com/rack r0: 2 (2 nodes)",
+        "  example.com/rack r1: 1 (2 nodes; 1 node takes none: default/held)",
+    ]
