@@ -60,6 +60,8 @@ class Group(StrEnum):
         PLUGIN_EXPLAINERS: a `numakube.insight.explain.plugin_explainer.PluginExplainer`, called as
             the plugin of the scheduler is that it explains.
         REPORT_ANNOTATIONS: a `numakube.apps.exporter.report_annotations.ReportAnnotations`.
+        POD_KINDS: a function that makes the pod, as plain data, of an object of the kind that it is
+            called as, read from a file; it raises MalformedObject.
         OBSERVATIONS: a `numakube.insight.observations.Observer`, called as the option is that has
             tables and maps show what it knows.
     """
@@ -80,6 +82,7 @@ class Group(StrEnum):
     ALLOTMENTS = "numakube.allotments"
     PLUGIN_EXPLAINERS = "numakube.plugin_explainers"
     REPORT_ANNOTATIONS = "numakube.report_annotations"
+    POD_KINDS = "numakube.pod_kinds"
     OBSERVATIONS = "numakube.observations"
 
 
@@ -149,6 +152,7 @@ class Annex:
     allotments: tuple[Added, ...] = ()
     plugin_explainers: tuple[Added, ...] = ()
     report_annotations: tuple[Added, ...] = ()
+    pod_kinds: tuple[Added, ...] = ()
     observations: tuple[Added, ...] = ()
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
