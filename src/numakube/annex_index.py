@@ -226,6 +226,12 @@ ANNEXES: Final = (
                 section="Check and plan",
             ),
         ),
+        plugins=(
+            Added(
+                name="MeasuredRoom",
+                summary="Prefers nodes whose zones have memory left as measured; off by default.",
+            ),
+        ),
         checks=(
             Added(
                 name="Measured",
