@@ -10,7 +10,7 @@ WORKERS ?= auto
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test worlds soak vm lint fmt bench scoreboard docs dist release clean
+.PHONY: help venv demo test worlds soak vm upgrade lint fmt bench scoreboard docs dist release clean
 
 help:  ## Show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,12 @@ soak: venv  ## Minutes of faults, and of churn beside ten thousand pods that fit
 vm: venv  ## The stack on a real kubelet: in a mount namespace and in a virtual machine
 	$(BIN)/pytest -q -s -rs -m vm tests/vm
 
+upgrade: venv  ## From an older release to this tree and back: make upgrade OLDER=FOLDER
+	@test -n '$(OLDER)' || { echo 'OLDER names no folder with the files of an older release'; exit 2; }
+	$(PYTHON) -m venv --clear .upgrade
+	.upgrade/bin/python -m pip install --quiet --disable-pip-version-check --find-links '$(OLDER)' $(wildcard $(OLDER)/*.whl) 'numakube[all]'
+	NUMAKUBE_OLDER='$(CURDIR)/.upgrade' NUMAKUBE_OLDER_DIST='$(abspath $(OLDER))' $(BIN)/pytest -q -rs -m upgrade tests/upgrade
+
 lint: venv  ## Style, types and layers
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
@@ -74,4 +80,4 @@ release: venv  ## The same, and print the commands that sign and publish it; fai
 	@$(BIN)/python -m release dist --publish
 
 clean:  ## Remove everything that make created
-	rm -rf $(VENV) .vm dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .vm .upgrade dist site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -8,20 +8,24 @@ import json
 import re
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 
 import aiohttp
 
+THIS = (sys.executable, "-c", "from numakube.cli.main import main; main()")
+"""This version of ``numakube``."""
 MEGABYTE = 1024
 """Of what the kernel tells in kB."""
 
 
 @contextlib.asynccontextmanager
-async def own_process(*words: str, env: Mapping[str, str] | None = None) -> AsyncIterator[Process]:
+async def own_process(
+    *words: str, env: Mapping[str, str] | None = None, program: Sequence[str] = THIS
+) -> AsyncIterator[Process]:
     """Run ``numakube`` with these words, every line of its log an object, and kill it at last."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", "from numakube.cli.main import main; main()"),
+        *program,
         *(*words, "--log-format=json"),
         env=env,
         stderr=PIPE,

@@ -64,7 +64,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "replay": ("kubelet cases.jsonl.gz --check", "bundle numakube-bundle.tar.gz --check"),
     "replay bundle": ("numakube-bundle.tar.gz --check",),
     "completion": ("bash",),
-    "version": ("", "--client -o json"),
+    "version": ("", "--check", "--client -o json"),
     "help": ("", "top zones"),
 }
 """What stands behind the name of a command."""

@@ -86,7 +86,7 @@ class Deployed:
     @property
     def is_ours(self) -> bool:
         """Whether it is numakube's, and not another program for the same purpose."""
-        return _is_ours(self.container)
+        return is_ours(self.container)
 
     def pods(self, facts: ClusterFacts) -> Iterator[Pod]:
         """Yield the pods that the workload selects."""
@@ -113,13 +113,14 @@ def deployed(facts: ClusterFacts, *programs: ProgramRole) -> tuple[Deployed, ...
 def program_of(container: Container) -> ProgramRole | None:
     """Return which program a container runs; ``None`` if another one."""
     words = (*container.command, *container.args)
-    if _is_ours(container):
+    if is_ours(container):
         return next((ProgramRole(word) for word in words if word in set(ProgramRole)), None)
     told = " ".join((container.image, *container.command[:1]))
     return next((program for mark, program in _OTHERS.items() if mark in told), None)
 
 
-def _is_ours(container: Container) -> bool:
+def is_ours(container: Container) -> bool:
+    """Tell whether a container runs numakube, by its image or its command."""
     image = container.image.rpartition("/")[2].partition("@")[0].partition(":")[0]
     command = container.command[0].rpartition("/")[2] if container.command else ""
     return "numakube" in (image, command)
