@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -105,7 +106,7 @@ async def test_nothing_is_rejected_lost_or_moved(
                 exported, scheduled = exporter, scheduler
                 leader = programs.scheduler
                 assert leader is not None
-                await until(lambda leader=leader: is_exact(leader, nodes))
+                await until(partial(is_exact, leader, nodes))
                 if number == 0:
                     await create_with_claim(cluster, "held")
                     await cluster.create(pod_document("alone", MORE_THAN_HALF_A_ZONE))

@@ -11,17 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
+from numakube.insight.known_schedulers import said_of
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals
 from numakube.scheduling.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
 
-_CONDITION: Final = "PodScheduled"
 _TAIL: Final = " preemption: "
 
 
@@ -57,7 +56,7 @@ def redecide(facts: ClusterFacts, engine: Engine) -> Iterator[Redecision]:
 
 def _decided(cycle: Cycle, engine: Engine, info: PodInfo) -> Redecision:
     runtime = engine.runtime_for(info.scheduler_name)
-    recorded = _recorded(info.pod)
+    recorded = said_of(info.pod)
     held = runtime.pre_enqueue(info)
     if not held.ok:
         return Redecision(pod=info.key, message=held.message, recorded=recorded)
@@ -66,18 +65,6 @@ def _decided(cycle: Cycle, engine: Engine, info: PodInfo) -> Redecision:
         return Redecision(pod=info.key, node=decision.node, recorded=recorded)
     text = decision.status.message if isinstance(decision, Failed) else decision.diagnosis.message()
     return Redecision(pod=info.key, message=text, recorded=recorded)
-
-
-def _recorded(pod: Pod) -> str:
-    conditions = pod.status.conditions if pod.status else ()
-    return next(
-        (
-            condition.message
-            for condition in conditions
-            if condition.type == _CONDITION and condition.status == "False"
-        ),
-        "",
-    )
 
 
 def _verdict(message: str) -> str:

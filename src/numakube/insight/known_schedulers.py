@@ -70,6 +70,19 @@ def was_looked_at(pod: Pod) -> bool:
     )
 
 
+def said_of(pod: Pod) -> str:
+    """Return why *pod* has no node, as its scheduler last said; empty if it has said nothing."""
+    conditions = pod.status.conditions if pod.status else ()
+    return next(
+        (
+            condition.message
+            for condition in conditions
+            if condition.type == "PodScheduled" and condition.status == "False"
+        ),
+        "",
+    )
+
+
 def unserved(facts: ClusterFacts, pod: Pod) -> str:
     """Say that no scheduler serves *pod*, and which may be meant; empty if one does, or may.
 

@@ -12,12 +12,13 @@ from tests.insight.explain.cases import CASES
 
 from numakube.api.codec import to_tree
 from numakube.api.meta import LabelSelector, ObjectMeta, OwnerReference
-from numakube.api.pod import Container
+from numakube.api.pod import Container, PodCondition, PodStatus
 from numakube.api.scheduler_config import KubeSchedulerConfiguration
 from numakube.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec
 from numakube.insight.explain import explain, explanation_document, pod_subject
 from numakube.insight.explain.changes.suggested_changes import ORDER
 from numakube.insight.explain.explanation_document import Document
+from numakube.insight.explain.explanation_text import render
 from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import SchedulerFacts
 from numakube.insight.scheduler_engine import configuration_in, engine_of
@@ -161,6 +162,29 @@ def test_every_kind_of_change_is_in_the_reference() -> None:
     page = (DOCS / "reference/explain.md").read_text(encoding="utf-8")
     for kind in ORDER:
         assert f"`{kind}`" in page
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("single-numa-node-container", "The scheduler's last answer: 0/3 nodes are available"),
+        (
+            "best-effort-fits",
+            "The scheduler's last answer, which no longer holds: 0/3 nodes are available",
+        ),
+    ],
+)
+def test_what_the_scheduler_said_last_stands_beside_what_is_so_now(case: str, words: str) -> None:
+    """As it stands in the pod's condition; a very long answer is cut."""
+    told = "0/3 nodes are available" + 500 * "."
+    condition = PodCondition(type="PodScheduled", status="False", message=told)
+    found = CASES[case]()
+    status = PodStatus(phase="Pending", conditions=(condition,))
+    waits = msgspec.structs.replace(found.subject.pod, status=status)
+    explanation = explain(found.facts, engine_of(found.facts, None), pod_subject(waits))
+    assert explanation.pod.said == told
+    assert words in render(explanation)
+    assert told not in render(explanation)
 
 
 def test_an_explanation_leaves_the_engine_as_it_was() -> None:

@@ -19,6 +19,7 @@ from numakube.api.pod_resources import compute_qos_class, disputed_qos_class
 from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import named_claims
 from numakube.insight.explain.explanation_document import PodSummary
+from numakube.insight.known_schedulers import said_of
 from numakube.insight.planned_pods import planned_pod
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class Subject:
             ours=self.scheduler in profiles,
             qos_class=status.qos_class or compute_qos_class(pod),
             priority=pod.spec.priority or 0,
+            said=said_of(pod) if self.state == "waiting" else "",
             reason=status.reason,
             message=status.message,
         )

@@ -45,6 +45,7 @@ class PodSummary(Document, frozen=True):
         ours: whether that is one of the profiles that decided here.
         untried: that no scheduler tries its gang although it has all it needs; else empty.
         unserved: that no scheduler of that name was found, and which may be meant; else empty.
+        said: what its scheduler said last, if it waits; as in its condition PodScheduled.
         reason: why it ended or was rejected, in the kubelet's words; so is ``message``.
     """
 
@@ -58,6 +59,7 @@ class PodSummary(Document, frozen=True):
     ours: bool = True
     unserved: str = ""
     untried: str = ""
+    said: str = ""
     qos_class: str = ""
     priority: int = 0
     reason: str = ""

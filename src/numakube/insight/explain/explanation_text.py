@@ -42,6 +42,7 @@ _GROUPS: Final = 8
 _AMOUNTS: Final = 8
 _HOLDERS: Final = 8
 _FITTING: Final = 5
+_MOST_SAID: Final = 400
 _SPREADING: Final = tuple(
     name
     for policy in (TopologyPolicy.RESTRICTED, TopologyPolicy.BEST_EFFORT)
@@ -118,6 +119,8 @@ def change_lines(heading: str, changes: Iterable[Change]) -> Iterator[Line]:
 def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
     yield Line(_title(one), LineRole.TITLE)
     yield Line(one.summary)
+    if one.pod.said:
+        yield Line(_said(one))
     if one.placement is not None:
         yield from map(Line, _placement(one.placement))
     if one.fitting:
@@ -142,6 +145,14 @@ def _lines(one: Explanation, *, wide: bool) -> Iterator[Line]:
         if wide or candidate.fits or candidate.plugin in about_room:
             yield EMPTY
             yield from _candidate(candidate, wide=wide)
+
+
+def _said(one: Explanation) -> str:
+    """Return what the scheduler said last, and whether that still holds."""
+    said = one.pod.said
+    text = said if len(said) <= _MOST_SAID else f"{said[:_MOST_SAID]}..."
+    past = ", which no longer holds" if one.verdict == "fits" else ""
+    return f"The scheduler's last answer{past}: {text}"
 
 
 def _verdicts(one: Explanation) -> list[list[str]]:
