@@ -48,6 +48,9 @@ VERSION: Final = "version.json"
 META: Final = "meta.json"
 ERRORS: Final = "errors.json"
 
+OTHER_KINDS: Final = "other kinds"
+"""What a dump lacks that has some kinds alone, among what could not be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Collected:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import structlog
 
-from numakube.apps import unpack
+from numakube.apps.cluster_file import read_cluster
 from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.apps.host import Access
 from numakube.apps.host.common_settings import (
@@ -174,7 +174,7 @@ def _collected(path: Path) -> Collected:
         content = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--from {path}: {error.strerror}") from None
-    return unpack(content, name=str(path))
+    return read_cluster(content, str(path))
 
 
 def _with_port(settings: DashboardSettings) -> ServingSettings:

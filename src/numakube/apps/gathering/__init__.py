@@ -7,6 +7,6 @@ may see it, and what is missing is noted with the reason.
 """
 
 from numakube.apps.gathering.gather import gather
-from numakube.apps.gathering.gathered_kinds import EVERYTHING, SCHEDULING, ZONES
+from numakube.apps.gathering.gathered_kinds import EVERYTHING, LISTED, SCHEDULING, ZONES
 
-__all__ = ["EVERYTHING", "SCHEDULING", "ZONES", "gather"]
+__all__ = ["EVERYTHING", "LISTED", "SCHEDULING", "ZONES", "gather"]

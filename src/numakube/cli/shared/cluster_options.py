@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from numakube.insight.facts import ClusterFacts
 
 _ORPHANS_NAMED: Final = 5
+LIVE: Final = "live"
+"""What --from takes for the cluster itself, which is also the default."""
 
 __all__ = ["ClusterOptions"]
 
@@ -51,11 +53,12 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--from",
         "bundle",
         metavar="FILE",
-        help="Look at this bundle (of `kubectl numa bundle`) instead of a live cluster.",
+        help="Look at this bundle or dump instead of a live cluster: see `help topic sources`.",
     )
     @functools.wraps(command)
     def wrapped(*args: object, bundle: str | None, **others: object) -> object:
         cluster = current_cluster()
+        bundle = None if bundle == LIVE else bundle
         if bundle is not None and (cluster.kubeconfig or cluster.context or cluster.server):
             raise click.UsageError("--from is a file, for which there is no kubeconfig or context.")
         return command(*args, cluster=replace(cluster, bundle=bundle), **others)
@@ -143,9 +146,9 @@ def warn_of_orphans(facts: ClusterFacts) -> None:
 def collected_for(cluster: ClusterOptions, *, what: Collection[str] | None = None) -> Collected:
     """Return what `facts_for` makes facts of."""
     if cluster.bundle is not None:
-        from numakube.apps.bundle import unpack
+        from numakube.apps.cluster_file import read_cluster
 
-        return unpack(_content(cluster.bundle), name=cluster.bundle)
+        return read_cluster(_content(cluster.bundle), cluster.bundle)
     return asyncio.run(_gathered(cluster, what))
 
 
@@ -161,5 +164,5 @@ def _content(bundle: str) -> bytes:
         return sys.stdin.buffer.read()
     path = Path(bundle)
     if path.is_dir():
-        raise ConfigError(f"{bundle}: a directory; --from takes a file of `kubectl numa bundle`")
+        raise ConfigError(f"{bundle}: a directory; --from takes a bundle or a dump")
     return path.read_bytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.collected import CONFIGZ, SCHEDULER
+from numakube.insight.collected import CONFIGZ, OTHER_KINDS, SCHEDULER
 from numakube.insight.doctor.findings import (
     Finding,
     FindingSubject,
@@ -67,7 +67,15 @@ MALFORMED: Final = Rule(
     fix="kubectl get KIND OBJECT -o yaml   # the field that is named has a value of the wrong type",
 )
 
-RULES: Final = (FORBIDDEN, KUBELET, SILENT, MALFORMED)
+PARTIAL: Final = Rule(
+    id="NUMA-ACCESS-PARTIAL",
+    severity=Severity.INFO,
+    title="The file has some kinds of objects only",
+    why="Checks that depend on others have found nothing because they have seen nothing.",
+    fix="kubectl numa bundle   # reads all that checks depend on",
+)
+
+RULES: Final = (FORBIDDEN, KUBELET, SILENT, MALFORMED, PARTIAL)
 
 
 def check_access(facts: ClusterFacts) -> Iterator[Finding]:
@@ -81,6 +89,8 @@ def check_access(facts: ClusterFacts) -> Iterator[Finding]:
         elif area == CONFIGZ:
             node = rest.removesuffix(".json")
             yield about_node(KUBELET, node, fact.why, fix=KUBELET.fix_for(NODE=node))
+        elif fact.what == OTHER_KINDS:
+            yield about_cluster(PARTIAL, fact.why)
         elif " " not in fact.what:  # a whole kind; one object has its name after the kind's
             if _ABSENT not in fact.why and not fact.right:
                 subject = FindingSubject("Cluster", "", field=fact.what)

@@ -15,8 +15,6 @@ from string import ascii_lowercase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
 from numakube.api.pod import has_ended
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.collected import (
@@ -25,8 +23,6 @@ from numakube.insight.collected import (
     PRIORITY_CLASSES,
     TOPOLOGIES,
     TOPOLOGY_UPDATES,
-    Collected,
-    list_file,
 )
 from numakube.insight.explain.kubelet_steps import bound_copy
 from numakube.insight.node_setup import (
@@ -87,32 +83,8 @@ class SimulatedCluster:
 
 T = TypeVar("T")
 
-_KINDS: Final = {
-    "Node": NODES,
-    "Pod": PODS,
-    "NodeResourceTopology": TOPOLOGIES,
-    "NodeResourceTopologyUpdate": TOPOLOGY_UPDATES,
-    "PriorityClass": PRIORITY_CLASSES,
-}
-
-
-def collected_of(documents: Iterable[Mapping[str, Any]], subject: str) -> Collected:
-    """Return what a dump (``kubectl get nodes,pods,noderesourcetopologies -A -o yaml``) tells.
-
-    Raises:
-        MalformedObject: there are no nodes in it.
-    """
-    found: dict[str, list[Mapping[str, Any]]] = {plural: [] for plural in _KINDS.values()}
-    for document in documents:
-        plural = _KINDS.get(str(document.get("kind")))
-        if plural is not None:
-            found[plural].append(document)
-    if not found[NODES]:
-        raise MalformedObject(subject, "has no objects of kind Node")
-    files = {
-        list_file(plural): msgspec.json.encode({"items": items}) for plural, items in found.items()
-    }
-    return Collected("", files)
+_NEEDED: Final = (NODES, PODS, TOPOLOGIES, TOPOLOGY_UPDATES, PRIORITY_CLASSES)
+"""What has to be read whole, as far as it is there."""
 
 
 def cluster_of(
@@ -129,7 +101,7 @@ def cluster_of(
         MalformedObject: an object cannot be read, or a node has no zones; it says which.
     """
     for fact in facts.unreadable:
-        if fact.what.split(" ")[0] in _KINDS.values():
+        if fact.what.split(" ")[0] in _NEEDED:
             raise MalformedObject(subject, f"{fact.what}: {fact.why}")
     nodes = tuple(_shared(_node(facts, name, subject, machine) for name in sorted(facts.nodes)))
     running = [pod for node in nodes for pod in _running(facts, node)]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from numakube.cli.shared.cluster_options import LIVE
 from numakube.cli.shared.connection_options import connected
 from numakube.cli.shared.machine_argument import load_machine, read_bytes
 from numakube.cli.shared.pods_in_manifests import batches_of
@@ -32,7 +33,6 @@ from numakube_planning.simulation.simulated_cluster import (
     SimulatedCluster,
     changed,
     cluster_of,
-    collected_of,
     kubelet_words,
     waiting_in,
 )
@@ -58,7 +58,6 @@ if TYPE_CHECKING:
     from numakube_planning.simulation.trace_rows import TracePod
     from numakube_planning.simulation.traced_cluster import Promotion
 
-_GZIP: Final = b"\x1f\x8b"
 _LIVE: Final = "the cluster"
 _OWNERS: Final = {"Pod": OwnerKind.POD, "Job": OwnerKind.JOB, "CronJob": OwnerKind.JOB}
 """Who replaces the pods of a manifest; all other kinds do as a ReplicaSet does."""
@@ -163,16 +162,11 @@ def _beginning(
 
 
 def _collected(given: SimulateOptions) -> Collected:
-    if given.source is None:
+    if given.source is None or given.source == LIVE:
         return asyncio.run(_gathered(given.cluster))
-    content = read_bytes(given.source)
-    if content.startswith(_GZIP):
-        from numakube.apps.bundle import unpack
+    from numakube.apps.cluster_file import read_cluster
 
-        return unpack(content, name=given.source)
-    from numakube.api.yaml_text import load_manifests
-
-    return collected_of(load_manifests(content, given.source), given.source)
+    return read_cluster(read_bytes(given.source), given.source)
 
 
 async def _gathered(cluster: ClusterOptions) -> Collected:
