@@ -501,8 +501,8 @@ ANNEXES: Final = (
                 ),
                 "plan advise": ("-f pod.yaml", "deployment/web", "pod web -n team -o json"),
                 "plan defrag": (
-                    "--open cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
-                    "--for pod/web --apply",
+                    "--shape cpu=16,memory=64Gi,nvidia.com/gpu=2 --count 4",
+                    "pod/web --apply",
                     "--reduce-stranded --moves 10 --map",
                     "-f pod.yaml -o json",
                 ),

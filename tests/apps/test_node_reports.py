@@ -17,6 +17,7 @@ from numakube.api.nrt import NodeResourceTopology
 from numakube.api.nrt_update import NodeResourceTopologyUpdate
 from numakube.api.volcano_numatopology import GROUP, KIND, PLURAL, VERSION, Numatopology
 from numakube.apps.anonymising import anonymise
+from numakube.apps.cluster_file import collected_of
 from numakube.apps.gathering import EVERYTHING, ZONES, gather
 from numakube.apps.node_reports import NUMATOPOLOGIES, NodeReports, node_reports, read_topology
 from numakube.errors import MalformedObject, NotFound
@@ -38,7 +39,6 @@ from numakube_lab.dumps.cluster_dump import dump_of
 from numakube_lab.exporters import install_definition
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.testing import Opener, lab_cluster
-from numakube_planning.simulation.simulated_cluster import collected_of
 
 KEY = ObjectKey("", "worker-0")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from numakube.annexes import annexes
 from numakube.cli.command_table import COMMANDS, joined, sections
 from numakube.cli.examples import EXAMPLES
+from numakube.cli.help_topics import TOPICS
 from numakube.cli.main import cli, run
 
 MISSING = {
@@ -79,6 +81,31 @@ def test_commands_are_listed_by_what_people_come_for(numakube: Any) -> None:
     assert sorted(name for names in sections().values() for name in names) == sorted(
         {path.split()[0] for path in (*COMMANDS, *joined())}
     )
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_a_topic_fits_on_one_screen_and_its_examples_are_commands(name: str, numakube: Any) -> None:
+    """They are read as the commands would read them."""
+    ended = numakube("help", "topic", name)
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    for line in lines:
+        program, words = re.fullmatch(r"  (numakube|kubectl numa) (.*)|.*", line).groups()
+        if program is not None:
+            called, rest = cli, shlex.split(words)
+            while isinstance(called, click.Group) and rest:
+                _, called, rest = called.resolve_command(click.Context(called), rest)
+            called.make_parser(click.Context(called)).parse_args(rest)
+
+
+def test_topics_are_listed_and_mistakes_named(numakube: Any) -> None:
+    """The list has a line for each."""
+    listed = numakube("help", "topic").out.splitlines()
+    assert [line.split()[0] for line in listed] == [*TOPICS]
+    assert numakube("help", "topics").out.splitlines() == listed
+    assert "No topic 'pod'; there are cluster, " in numakube("help", "topic", "pod").err
 
 
 def test_help_explains_a_command(numakube: Any) -> None:

@@ -41,7 +41,7 @@ def blind(tmp_path: Path) -> Path:
         ("explain", "pod", "web"),
         ("fits", "--shape", "cpu=2,memory=1Gi"),
         ("plan", "advise", "pod/web"),
-        ("plan", "defrag", "--open", "cpu=2,memory=1Gi"),
+        ("plan", "defrag", "--shape", "cpu=2,memory=1Gi"),
         ("plan", "defrag", "--for", "pod/web"),
         ("plan", "defrag", "--reduce-stranded"),
         (

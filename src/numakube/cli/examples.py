@@ -57,7 +57,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "run operator": ("",),
     "run gc": ("--oneshot --dry-run",),
     "check": ("kubelets", "pods -n team", "reports"),
-    "plan": ("simulate --from cluster.yaml", "defrag --for pod/web"),
+    "plan": ("simulate --from cluster.yaml", "defrag pod/web"),
     "debug": ("trace pod web", "queue", "cache node-0"),
     "manifests": ("render", "images -o name"),
     "run": ("scheduler", "exporter --dry-run"),
@@ -65,7 +65,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "replay bundle": ("numakube-bundle.tar.gz --check",),
     "completion": ("bash",),
     "version": ("", "--check", "--client -o json"),
-    "help": ("", "top zones"),
+    "help": ("", "top zones", "topic", "topic pods"),
 }
 """What stands behind the name of a command."""
 

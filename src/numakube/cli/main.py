@@ -112,8 +112,8 @@ class _Program(LazyGroup):
     joined=joined_first_words,
     sections=sections,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="`help COMMAND` explains a command and shows examples. --kubeconfig and the options"
-    " after it may also stand after the command.",
+    epilog="`help COMMAND` explains a command and shows examples, `help topic` what they have in"
+    " common. --kubeconfig and the options after it may also stand after the command.",
 )
 @click.version_option(VERSION, message="numakube %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

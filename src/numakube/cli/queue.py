@@ -28,6 +28,7 @@ _TITLES = ("POD", "PLACE", "PRIORITY", "ATTEMPTS", "WAITING", "NEXT TRY", "REFUS
     metavar="NAME",
     help="Only pods of this namespace.",
 )
+@click.option("-A", "--all-namespaces", is_flag=True, help="Pods of every namespace: the default.")
 @watch_option
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML, Output.NAME)
 @cluster_options
@@ -38,6 +39,7 @@ def command(
     cluster: ClusterOptions,
     schedulers: AskedSchedulers,
     *,
+    all_namespaces: bool,
     watch: bool,
 ) -> None:
     """Show the pods that wait for a node: where in the queue, why, and what would wake them.
@@ -45,6 +47,8 @@ def command(
     Asks the leader if there are several replicas. The wide form has the last message and the events
     after which a pod is tried again.
     """
+    if all_namespaces and namespace:
+        raise click.UsageError("Give -A or -n, not both.")
 
     def look() -> None:
         found = documents_for(cluster, schedulers, "queue", "/debug/queue")

@@ -77,7 +77,7 @@ def test_what_exists_is_advised_on_by_name(
 @pytest.mark.parametrize(
     ("words", "message", "code"),
     [
-        ((), "Give KIND/NAME, or a manifest with -f.", 2),
+        ((), "KIND/NAME, -f FILE or --shape RESOURCES.", 2),
         (("node/node-0",), "'node/node-0' is not like pod/NAME or deployment/NAME.", 2),
         (("pod", "a", "b"), "'pod a b' is not like", 2),
         (("deployment/none",), "no pod of deployment none is in namespace default", 1),

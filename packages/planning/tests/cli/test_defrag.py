@@ -31,7 +31,7 @@ def full(tmp_path: Path) -> Path:
 
 def test_the_plan_is_read_from_top_to_bottom(numakube: Run, full: Path) -> None:
     """Who goes, where to, and what is won by it."""
-    ended = numakube("defrag", "--open", ROOM, "--from", full)
+    ended = numakube("defrag", "--shape", ROOM, "--from", full)
     assert ended.code == 0
     assert ended.out.splitlines() == [
         "1. Cordon n0, and evict:",
@@ -43,7 +43,7 @@ def test_the_plan_is_read_from_top_to_bottom(numakube: Run, full: Path) -> None:
 
 def test_a_plan_that_is_not_enough_says_so(numakube: Run, full: Path) -> None:
     """With the scheduler's words for the next pod, and the exit code."""
-    ended = numakube("defrag", "--open", ROOM, "--count", "3", "--from", full, "-o", "json")
+    ended = numakube("defrag", "--shape", ROOM, "--count", "3", "--from", full, "-o", "json")
     plan = json.loads(ended.out)
     assert ended.code == 1
     assert (plan["wanted"], len(plan["nodes"])) == (3, 1)
@@ -57,16 +57,16 @@ def test_it_has_to_be_said_what_is_to_fit(numakube: Run, full: Path) -> None:
     """As a usage error."""
     ended = numakube("defrag", "--from", full)
     assert ended.code == 2
-    assert "-f FILE, --open RESOURCES, --for pod/NAME" in ended.err
+    assert "pod/NAME, podgroup/NAME, -f FILE, --shape RESOURCES" in ended.err
 
 
 def test_the_nodes_that_change_are_drawn(numakube: Run, full: Path) -> None:
     """As they would be, with who is gone and who has come."""
-    ended = numakube("defrag", "--open", ROOM, "--from", full, "--map")
+    ended = numakube("defrag", "--shape", ROOM, "--from", full, "--map")
     assert "n0" in ended.out
     assert ended.out.count("default/a") >= 3
     document = json.loads(
-        numakube("defrag", "--open", ROOM, "--from", full, "--map", "-o", "json").out
+        numakube("defrag", "--shape", ROOM, "--from", full, "--map", "-o", "json").out
     )
     assert [entry["node"] for entry in document["maps"]] == ["n0", "n1"]
 
@@ -83,7 +83,7 @@ def test_a_pod_that_runs_is_placed_again_where_that_aligns_it(
         ),
     )
     file = bundle(tmp_path / "spread.tar.gz", made.facts())
-    ended = numakube("defrag", "--for", "pod/wide", "--from", file)
+    ended = numakube("defrag", "pod/wide", "--from", file)
     assert (ended.code, ended.out.splitlines()) == (
         0,
         [
@@ -109,7 +109,7 @@ def test_a_waiting_pod_can_be_named(numakube: Run, tmp_path: Path) -> None:
     file = bundle(tmp_path / "late.tar.gz", made.facts())
     ended = numakube("defrag", "--for", "pod/late", "--from", file)
     assert (ended.code, ended.out.splitlines()[-1]) == (0, "1 of 1 pods fit then; 1 pod is moved.")
-    missing = numakube("defrag", "--for", "podgroup/none", "--from", file)
+    missing = numakube("defrag", "podgroup", "none", "--from", file)
     assert (missing.code, "there is no pod group default/none" in missing.err) == (1, True)
     assert numakube("defrag", "--for", "node/n0", "--from", file).code == 2
 
@@ -121,7 +121,7 @@ def test_places_are_there_at_the_same_time_and_who_waits_is_named(
     made = telco()
     made.pods.append(pod("late", cpu="24"))
     file = bundle(tmp_path / "telco.tar.gz", made.facts())
-    ended = numakube("defrag", "--open", "cpu=24,memory=1Gi", "--count", "2", "--from", file)
+    ended = numakube("defrag", "--shape", "cpu=24,memory=1Gi", "--count", "2", "--from", file)
     assert (ended.code, ended.out.splitlines()) == (
         0,
         [
@@ -138,7 +138,7 @@ def test_a_pod_that_no_idle_node_holds_is_answered_without_a_search(
     numakube: Run, full: Path
 ) -> None:
     """Which is said, beside the scheduler's words."""
-    ended = numakube("defrag", "--open", "cpu=5,memory=1Gi", "--from", full)
+    ended = numakube("defrag", "--shape", "cpu=5,memory=1Gi", "--from", full)
     assert (ended.code, ended.out.splitlines()[0]) == (1, "0 of 1 pods fit, and no moves help.")
     assert "It fits no node, even without all pods that may leave. 0/2 nodes" in ended.out
 
@@ -147,10 +147,10 @@ def test_a_resource_that_no_node_offers_is_refused_under_the_flag_that_named_it(
     numakube: Run, full: Path
 ) -> None:
     """Whatever were counted without it would be false."""
-    for flag, command in (("--open", "defrag"), ("--shape", "fits"), ("--shape", "top")):
+    for flag, command in (("--open", "defrag"), ("--shape", "defrag"), ("--shape", "fits")):
         ended = numakube(command, flag, "cpus=3", "--from", full)
         assert (ended.code, ended.out) == (2, "")
-        assert f"{flag}: no node offers 'cpus'; did you mean cpu?" in ended.err
+        assert "--shape: no node offers 'cpus'; did you mean cpu?" in ended.err
 
 
 def test_no_pod_is_sent_to_a_node_of_unknown_zones(numakube: Run, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_no_pod_is_sent_to_a_node_of_unknown_zones(numakube: Run, tmp_path: Path
     facts = made.facts()
     known = {name: report for name, report in facts.topologies.items() if name != "n2"}
     file = bundle(tmp_path / "blind.tar.gz", replace(facts, topologies=known))
-    ended = numakube("defrag", "--open", ROOM, "--from", file)
+    ended = numakube("defrag", "--shape", ROOM, "--from", file)
     assert (ended.code, ended.out.splitlines()) == (
         0,
         [

@@ -16,7 +16,7 @@ from numakube.manifests.rbac_rules import READ, rule
 from numakube.testing import pod_document
 
 Run = Callable[..., Ended]
-ROOM = ("plan", "defrag", "--open", "cpu=3,memory=1Gi", "--apply")
+ROOM = ("plan", "defrag", "--shape", "cpu=3,memory=1Gi", "--apply")
 
 
 async def test_room_is_made_and_used(numakube: Run) -> None:

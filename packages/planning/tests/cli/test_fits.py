@@ -47,6 +47,17 @@ def manifest(tmp_path: Path) -> Path:
     return file
 
 
+def test_pods_like_one_that_is_there_are_counted(numakube: Run, world: Path) -> None:
+    """As many as of its shape; a name alone is a pod's."""
+    by_shape = numakube("fits", "--shape", "cpu=6,memory=1Gi", "--from", world, "-o", "json")
+    expected = json.loads(by_shape.out)["nodes"]
+    for words in (("pod/busy",), ("pod", "busy"), ("busy",)):
+        ended = numakube("fits", *words, "--from", world, "-o", "json")
+        assert json.loads(ended.out)["nodes"] == expected
+    assert numakube("fits", "busy", "--shape", "cpu=6", "--from", world).code == 2
+    assert "there is no pod idle" in numakube("fits", "pod/idle", "--from", world).err
+
+
 def test_nodes_that_do_not_exist_can_be_counted_on(
     numakube: Run, world: Path, manifest: Path
 ) -> None:
@@ -147,6 +158,6 @@ def test_it_must_be_told_which_pods(numakube: Run, world: Path, manifest: Path) 
     """Neither no kind of pod nor two can be asked about."""
     none = numakube("fits", "--from", world)
     assert none.code == 2
-    assert "Say which pods: -f FILE, or --shape RESOURCES." in none.err
+    assert "Say which pods: KIND/NAME, -f FILE or --shape RESOURCES." in none.err
     both = numakube("fits", "-f", manifest, "--shape", "cpu=1", "--from", world)
     assert "Give --shape or -f, not both." in both.err

@@ -19,6 +19,7 @@ from numakube.api.affinity_and_taints import (
 )
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import PersistentVolumeClaimVolumeSource, Volume
+from numakube.apps.cluster_file import collected_of
 from numakube.errors import ConfigError, MalformedObject
 from numakube.insight.facts import facts_of
 from numakube.insight.node_setup import nodes_of_kinds
@@ -34,7 +35,6 @@ from numakube_planning.simulation.simulated_cluster import (
     Changes,
     changed,
     cluster_of,
-    collected_of,
     kubelet_words,
     waiting_in,
 )

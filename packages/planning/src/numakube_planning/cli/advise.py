@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +14,6 @@ from numakube.cli.shared.cluster_options import (
     namespace_option,
     warn_of_refusal,
 )
-from numakube.cli.shared.kubectl_names import kind_of
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import say
 from numakube.errors import ConfigError
@@ -26,14 +25,15 @@ if TYPE_CHECKING:
     from numakube.cli.shared.cluster_options import ClusterOptions
     from numakube.insight.facts import ClusterFacts
 
-_WORKLOADS: Final = {one.lower(): one for one in ("Deployment", "StatefulSet", "ReplicaSet", "Job")}
-
 
 @click.command("advise")
 @click.argument("words", nargs=-1, metavar="[KIND/NAME]")
 @namespace_option
 @click.option(
     "-f", "--filename", metavar="FILE", help="Advise on the pods of this manifest or its templates."
+)
+@click.option(
+    "--shape", metavar="RESOURCES", help="Or on a pod that asks for this: cpu=8,memory=32Gi."
 )
 @click.option(
     "--scheduler-config",
@@ -43,9 +43,11 @@ _WORKLOADS: Final = {one.lower(): one for one in ("Deployment", "StatefulSet", "
 @cluster_options
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(
+    *,
     words: tuple[str, ...],
     namespace: str,
     filename: str | None,
+    shape: str | None,
     scheduler_config: str | None,
     cluster: ClusterOptions,
     output: Output,
@@ -64,12 +66,12 @@ def command(
     from numakube.insight.unknown_zones import why_unknown
     from numakube_planning.advice import advice_lines, advice_on
 
-    if bool(words) == bool(filename):
-        raise click.UsageError("Give KIND/NAME, or a manifest with -f.")
+    if sum((bool(words), filename is not None, shape is not None)) != 1:
+        raise click.UsageError("Say which pod: KIND/NAME, -f FILE or --shape RESOURCES.")
     config = configuration_in_file(scheduler_config)
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
     space = namespace_for(cluster, namespace)
-    found = _in_file(facts, filename, space) if filename else _named(facts, words, space)
+    found = _asked(facts, words, filename, shape, space)
     trees = []
     for number, (name, pod) in enumerate(found):
         unknown = why_unknown(facts, pod, facts.nodes)
@@ -87,40 +89,18 @@ def command(
     warn_of_refusal(facts)
 
 
-def _in_file(facts: ClusterFacts, filename: str, space: str) -> Iterator[tuple[str, Pod]]:
+def _asked(
+    facts: ClusterFacts, words: tuple[str, ...], filename: str | None, shape: str | None, space: str
+) -> Iterator[tuple[str, Pod]]:
+    """Yield the pods in question with what they are called."""
     from numakube.cli.shared.pods_in_manifests import batches_in
+    from numakube.cli.shared.wanted_pod import known_in, pod_named, wanted_pod
     from numakube.insight.explain import manifest_subject
 
-    for batch in batches_in(filename):
-        subject = manifest_subject(batch.pod, namespace=space, classes=facts.priority_classes)
-        yield batch.title, subject.unbound()
-
-
-def _named(facts: ClusterFacts, words: tuple[str, ...], space: str) -> Iterator[tuple[str, Pod]]:
-    kind, name = _split(words)
-    if kind == "pod":
-        from numakube.insight.explain import pod_subject
-
-        found = facts.pod(space, name)
-        if found is None:
-            raise ConfigError(f"there is no pod {name} in namespace {space}")
-        yield f"pod/{name}", pod_subject(found).unbound()
+    if words:
+        yield pod_named(facts, words, space)
         return
-    from numakube.insight.explain.workload_explanation import workload_in
-
-    workload = workload_in(facts, _WORKLOADS[kind], space, name)
-    if workload is None:
-        raise ConfigError(
-            f"no pod of {kind} {name} is in namespace {space}; a manifest can be given with -f"
-        )
-    yield f"{kind}/{name}", workload.sample
-
-
-def _split(words: tuple[str, ...]) -> tuple[str, str]:
-    """Return kind and name of ``pod web``, ``pod/web`` or ``web``, which is a pod."""
-    first, slash, name = words[0].partition("/")
-    rest = [name, *words[1:]] if slash else list(words[1:] or words[:1])
-    kind = kind_of(first) if slash or len(words) > 1 else "pod"
-    if kind not in (*_WORKLOADS, "pod") or len(rest) != 1:
-        raise click.UsageError(f"{' '.join(words)!r} is not like pod/NAME or deployment/NAME.")
-    return str(kind), rest[0]
+    asked = wanted_pod(shape, None, space)
+    for batch in (known_in(facts, asked),) if asked else batches_in(filename or ""):
+        subject = manifest_subject(batch.pod, namespace=space, classes=facts.priority_classes)
+        yield batch.title if batch.kind else batch.name, subject.unbound()

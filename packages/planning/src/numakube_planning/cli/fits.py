@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("fits")
+@click.argument("words", nargs=-1, metavar="[KIND/NAME]")
 @click.option(
     "-f",
     "--filename",
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 @output_option(Output.TABLE, Output.WIDE, Output.JSON, Output.YAML)
 def command(
     *,
+    words: tuple[str, ...],
     filename: str | None,
     shape: str | None,
     nodes: tuple[str, ...],
@@ -59,6 +61,9 @@ def command(
 ) -> int:
     """How many more of these pods fit, where, and what limits the next one?
 
+    Such as a pod that is there, or those of a deployment, statefulset, replicaset or job; or those
+    of a manifest (-f), or that ask for so much (--shape).
+
     The scheduler's own plugins and the kubelet model place pods beside all that run. Then they say
     what refuses the next pod on the full cluster. Last, every kind of node is tried: how many such
     pods would fit on another one? Nothing is changed. Exits with 1 if not even one pod fits.
@@ -66,22 +71,23 @@ def command(
     from numakube.api.codec import to_tree
     from numakube.apps.gathering import SCHEDULING
     from numakube.cli.explain import configuration_in_file, print_lines
-    from numakube.cli.shared.wanted_pod import known_in, wanted_pod
+    from numakube.cli.shared.wanted_pod import known_in, pod_named, wanted_pod
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube.insight.explain.explained_pod import manifest_subject
     from numakube.insight.scheduler_engine import engine_of
     from numakube_planning.fits_answer import how_many_more, room_lines
     from numakube_planning.simulation.virtual_node import with_new_nodes
 
-    wanted = wanted_pod(shape, filename, namespace_for(cluster, namespace))
-    if wanted is None:
-        raise click.UsageError("Say which pods: -f FILE, or --shape RESOURCES.")
+    space = namespace_for(cluster, namespace)
+    wanted = wanted_pod(shape, filename, space)
+    if (wanted is None) == (not words):
+        raise click.UsageError("Say which pods: KIND/NAME, -f FILE or --shape RESOURCES.")
     config = configuration_in_file(scheduler_config)
     facts = facts_for(cluster, what=SCHEDULING | {SCHEDULER_CONFIG})
     facts = with_new_nodes(facts, nodes) if nodes else facts
-    wanted = known_in(facts, wanted)
-    subject = manifest_subject(wanted.pod, classes=facts.priority_classes)
-    scheduler = wanted.pod.spec.scheduler_name
+    pod = known_in(facts, wanted).pod if wanted else pod_named(facts, words, space)[1]
+    subject = manifest_subject(pod, namespace=space, classes=facts.priority_classes)
+    scheduler = pod.spec.scheduler_name
     answer = how_many_more(facts, lambda known: engine_of(known, config, scheduler), subject)
     if output in (Output.JSON, Output.YAML):
         print_document(to_tree(answer), output)

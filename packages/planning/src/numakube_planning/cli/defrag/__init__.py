@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from numakube_planning.defrag.defrag_plan import MovePlan
 
 _WHICH: Final = (
-    "Say what to gain, by one of -f FILE, --open RESOURCES, --for pod/NAME,"
-    " --for podgroup/NAME and --reduce-stranded."
+    "Say what to gain, by one of pod/NAME, podgroup/NAME, -f FILE, --shape RESOURCES"
+    " and --reduce-stranded."
 )
 _PIPED_WIDTH: Final = 100
 
 
 @click.command("defrag", cls=DryRunCommand)
+@click.argument("words", nargs=-1, metavar="[KIND/NAME]")
 @click.option(
     "-f",
     "--filename",
@@ -49,18 +50,12 @@ _PIPED_WIDTH: Final = 100
     "input.",
 )
 @click.option(
-    "--open",
-    "shape",
+    "--shape",
     metavar="RESOURCES",
     help="Or what such a pod asks for: cpu=16,memory=64Gi,nvidia.com/gpu=2.",
 )
-@click.option(
-    "--for",
-    "target",
-    metavar="KIND/NAME",
-    help="Or a pod that waits, or runs and should be aligned (pod/NAME), or the pods of a gang "
-    "(podgroup/NAME).",
-)
+@click.option("--open", "opened", hidden=True)
+@click.option("--for", "target", hidden=True)
 @click.option(
     "--reduce-stranded",
     is_flag=True,
@@ -106,7 +101,7 @@ _PIPED_WIDTH: Final = 100
     "held_as",
     default="",
     metavar="NAME",
-    help="With --apply and -f or --open: have numakube's scheduler keep the places in the end for"
+    help="With --apply and -f or --shape: have numakube's scheduler keep the places in the end for"
     " pods with the annotation numakube.dev/hold: NAME.",
 )
 @click.option(
@@ -124,8 +119,10 @@ _PIPED_WIDTH: Final = 100
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 def command(
     *,
+    words: tuple[str, ...],
     filename: str | None,
     shape: str | None,
+    opened: str | None,
     target: str | None,
     reduce_stranded: bool,
     most: int,
@@ -144,13 +141,13 @@ def command(
 ) -> int:
     """Which pods would have to move so that these fit?
 
-    Say what to gain: room for more pods (-f or --open), room for a pod or gang that waits (--for),
-    alignment of a pod that runs (also --for), or less stranded resources (--reduce-stranded). The
-    plan has the fewest moves per pod, each confirmed by the scheduler's own plugins and the kubelet
-    model: which pod leaves which node, and where its controller's next pod will run while that node
-    is cordoned. Daemons, pods without a controller, with local data, of higher priority, or
-    protected by a disruption budget stay where they are. Exits with 1 if not all pods fit even
-    then.
+    Say what to gain: room for a pod that waits, or alignment of one that runs (pod/NAME), room for
+    a gang (podgroup/NAME), for more pods (-f or --shape), or less stranded resources
+    (--reduce-stranded). The plan has the fewest moves per pod, each confirmed by the scheduler's
+    own plugins and the kubelet model: which pod leaves which node, and where its controller's next
+    pod will run while that node is cordoned. Daemons, pods without a controller, with local data,
+    of higher priority, or protected by a disruption budget stay where they are. Exits with 1 if not
+    all pods fit even then.
 
     Nothing is changed without --apply. With it, the command evicts one pod after the other, waits
     for its replacement, and plans the rest again before the next step. It stops with 1 if a
@@ -162,12 +159,11 @@ def command(
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube_planning.cli.defrag.plan_targets import Planners
 
-    if dry_run != "none" and not apply:
-        raise click.UsageError("--dry-run goes with --apply; without it nothing is changed anyway.")
-    if apply and not cluster.live:
-        raise click.UsageError("--apply needs a live cluster; a bundle cannot be changed.")
+    target = "/".join(words) or target
+    shape = shape or opened
+    _check_apply(cluster, dry_run, apply=apply)
     if held_as and not (apply and (filename is not None or shape is not None)):
-        raise click.UsageError("--hold goes with --apply and -f or --open.")
+        raise click.UsageError("--hold goes with --apply and -f or --shape.")
     if sum((filename is not None, shape is not None, target is not None, reduce_stranded)) != 1:
         raise click.UsageError(_WHICH)
     space = namespace_for(cluster, namespace)
@@ -192,7 +188,7 @@ def command(
             hold = RoomHold(
                 name=held_as,
                 seconds=held_for,
-                pod=lambda facts: known_in(facts, wanted, flag="--open").pod,
+                pod=lambda facts: known_in(facts, wanted).pod,
                 schedulers=schedulers,
             )
         return Application(
@@ -210,10 +206,17 @@ def command(
     return int(len(plan.nodes) < plan.wanted)
 
 
+def _check_apply(cluster: ClusterOptions, dry_run: str, *, apply: bool) -> None:
+    if dry_run != "none" and not apply:
+        raise click.UsageError("--dry-run goes with --apply; without it nothing is changed anyway.")
+    if apply and not cluster.live:
+        raise click.UsageError("--apply needs a live cluster; a bundle cannot be changed.")
+
+
 def _wanted(shape: str | None, filename: str | None, namespace: str) -> Batch:
     from numakube.cli.shared.wanted_pod import wanted_pod
 
-    wanted = wanted_pod(shape, filename, namespace, flag="--open")
+    wanted = wanted_pod(shape, filename, namespace)
     if wanted is None:
         raise click.UsageError(_WHICH)
     return wanted

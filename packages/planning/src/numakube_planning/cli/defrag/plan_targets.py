@@ -1,4 +1,4 @@
-"""What a plan is to achieve: ``--open``, ``-f``, ``--for`` or ``--reduce-stranded``."""
+"""What a plan is to achieve: a target, ``--shape``, ``-f`` or ``--reduce-stranded``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Planners:
 
         def plan(facts: ClusterFacts, most: int) -> MovePlan:
             del most
-            pod = known_in(_known(facts), wanted, flag="--open").pod
+            pod = known_in(_known(facts), wanted).pod
             subject = manifest_subject(pod, classes=facts.priority_classes)
             waiting = [one for one in facts.pods if _waits(one)]
 
@@ -68,7 +68,7 @@ class Planners:
         """
         kind, slash, name = target.partition("/")
         if not slash or not name or (kind_of(kind) != "pod" and kind.lower() not in _GROUPS):
-            raise click.UsageError(f"--for {target}: write pod/NAME or podgroup/NAME.")
+            raise click.UsageError(f"{target!r} is not like pod/NAME or podgroup/NAME.")
 
         began: list[ClusterFacts] = []
 
