@@ -92,11 +92,13 @@ def test_a_topic_fits_on_one_screen_and_its_examples_are_commands(name: str, num
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     for line in lines:
-        program, words = re.fullmatch(r"  (numakube|kubectl numa) (.*)|.*", line).groups()
-        if program is not None:
-            called, rest = cli, shlex.split(words)
+        example = re.fullmatch(r"  (?:numakube|kubectl numa) (.*)", line)
+        if example is not None:
+            called: click.Command | None = cli
+            rest = shlex.split(example[1])
             while isinstance(called, click.Group) and rest:
                 _, called, rest = called.resolve_command(click.Context(called), rest)
+            assert called is not None
             called.make_parser(click.Context(called)).parse_args(rest)
 
 

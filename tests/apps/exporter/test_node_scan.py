@@ -285,7 +285,7 @@ async def test_flags_that_contradict_the_file_are_learnt_from_the_kubelet(tmp_pa
     own_word = with_defaults(
         KubeletConfiguration(cpu_manager_policy="static", topology_manager_policy="restricted")
     )
-    node = reader_of_files(Kubelet(), tmp_path, KnownConfig(own_word))
+    node = reader_of_files(Kubelet(), tmp_path, KnownConfig(lambda: own_word))
 
     known = (await node.read()).kubelet
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from random import Random
 
+import msgspec
 import pytest
 from tests.lab.nodes.build import Lab
 
@@ -16,6 +18,7 @@ from numakube.kube.catalog import LEASES, NODES, PODS
 from numakube.kube.client import Client, strategic_patch
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
+from numakube.kubelet.config_from_words import overridden
 from numakube.testing import until
 from numakube_lab.inprocess_transport import InProcess
 from numakube_lab.nodes.node_pool import NodePool
@@ -233,3 +236,34 @@ async def test_a_rejection_is_written_until_the_api_has_it(gated: tuple[Lab, Gat
     gate.open_.set()
     assert (await lab.fails("a"))[0] == "TopologyAffinityError"
     assert list(lab.model().pods) == []
+
+
+async def test_another_configuration_takes_effect_and_state_of_the_older_one_is_gone(
+    lab: Lab,
+) -> None:
+    """As an administrator does it; pods that are there are admitted again."""
+    await lab.node()
+    await lab.create("a", cpu="4")
+    await lab.runs("a")
+    plan = lab.pool.kubelet("n1").plan
+    words = {"policy": "restricted", "scope": "pod"}
+    config = overridden(plan.config, plan.machine, words)
+    await lab.pool.reconfigure("n1", replace(plan, config=config, kubernetes="1.36"))
+    settings = lab.model().settings
+    assert (settings.topology_policy, settings.topology_scope) == ("restricted", "pod")
+    node = await lab.client.get(NODES, "n1")
+    assert node.status.node_info is not None
+    assert node.status.node_info.kubelet_version == "v1.36.0"
+    assert len(lab.cpus("a")) == 4
+
+
+async def test_a_configuration_that_no_kubelet_starts_with_leaves_the_node_alone(lab: Lab) -> None:
+    """Before anything is stopped."""
+    await lab.node()
+    plan = lab.pool.kubelet("n1").plan
+    wrong = msgspec.structs.replace(plan.config, reserved_system_cpus="", kube_reserved={})
+    with pytest.raises(KubeletStartError):
+        await lab.pool.reconfigure("n1", replace(plan, config=wrong))
+    assert lab.pool.kubelet("n1").is_up
+    await lab.create("a", cpu="4")
+    await lab.runs("a")

@@ -31,6 +31,7 @@ ANNEX: Final = Annex(
             "lab status": ("", "--name lab -o json"),
             "lab node": ("add --count 2", "kill node-0", "start node-0"),
             "lab node add": ("--count 2 --machine dgx-h100",),
+            "lab node set": ("node-0 --kubelet policy=restricted,scope=pod",),
             "lab node kill": ("node-0",),
             "lab node start": ("node-0",),
             "lab node restart": ("node-0",),

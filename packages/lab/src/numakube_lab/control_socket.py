@@ -32,6 +32,10 @@ class Steering(Protocol):
         """Add nodes and return their names."""
         ...
 
+    async def set_kubelet(self, name: str, request: Mapping[str, Any]) -> Answer:
+        """Restart the kubelet of a node with other settings or another version."""
+        ...
+
     async def steer_node(self, name: str, action: str) -> Answer:
         """Restart, pause, resume or remove a node, or have its folder written."""
         ...
@@ -112,6 +116,7 @@ def _application(steering: Steering) -> web.Application:
         [
             web.get("/status", _answering(lambda _: steering.status())),
             web.post("/nodes", _with_body(steering.add_nodes)),
+            web.post("/nodes/{name}/kubelet", _set_kubelet(steering)),
             web.post("/nodes/{name}/{action}", _answering(lambda r: _steer_node(steering, r))),
             web.get("/faults", _answering(lambda _: steering.list_faults())),
             web.post("/faults", _with_body(steering.add_fault)),
@@ -127,6 +132,14 @@ def _application(steering: Steering) -> web.Application:
 
 def _steer_node(steering: Steering, request: web.Request) -> Awaitable[Answer]:
     return steering.steer_node(request.match_info["name"], request.match_info["action"])
+
+
+def _set_kubelet(steering: Steering) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        name, body = request.match_info["name"], await request.json()
+        return web.json_response(await steering.set_kubelet(name, body))
+
+    return handle
 
 
 def _answering(

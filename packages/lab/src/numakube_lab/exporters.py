@@ -22,7 +22,6 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from numakube.api.crds import UPDATE_CRD, crd
-from numakube.api.kubelet_config import with_defaults
 from numakube.api.meta import Named
 from numakube.apps.exporter import (
     Checkpoints,
@@ -214,7 +213,7 @@ class LabSource:
         self._reader = NodeReader(
             hardware=known_hardware,
             kubelet=_PodResourcesAnswers(kubelet),
-            config=KnownConfig(with_defaults(kubelet.plan.config)),
+            config=KnownConfig(lambda: kubelet.config),
             checkpoints=_States(kubelet),
             pods=_NodePods(kubelet, pods),
             version=lambda: kubelet.plan.kubelet_version,

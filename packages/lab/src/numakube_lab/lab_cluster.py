@@ -34,6 +34,7 @@ from numakube.apps.deployer import DeployEngine
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube import Client
 from numakube.kubelet import from_cadvisor, lab_configuration, parse_kubelet_options, read_devices
+from numakube.kubelet.config_from_words import overridden
 from numakube.manifests import Choices, objects_of
 from numakube.topology import TreeTable, read_tree
 from numakube_lab.control_socket import ControlServer
@@ -368,6 +369,18 @@ class Lab(Lifetime):
         )
         await self.crew.add(*plans)
         return {"nodes": [plan.name for plan in plans]}
+
+    async def set_kubelet(self, name: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Restart a node's kubelet with other settings or another version."""
+        plan = self.pool.kubelet(name).plan
+        words = parse_kubelet_options(str(request.get("kubelet") or ""))
+        changed = replace(
+            plan,
+            config=overridden(plan.config, plan.machine, words),
+            kubernetes=str(request.get("kubernetes") or plan.kubernetes),
+        )
+        await self.pool.reconfigure(name, changed)
+        return {"node": name}
 
     async def steer_node(self, name: str, action: str) -> dict[str, Any]:
         """Kill, start, restart, pause, resume or remove a node, or have its folder written."""

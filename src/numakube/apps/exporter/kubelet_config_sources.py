@@ -40,7 +40,7 @@ from numakube.kube.connection.transport import Request
 from numakube.node.bounded_files import read_regular_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from numakube.api.kubelet_config import KubeletConfiguration, KubeletFlags
@@ -78,15 +78,15 @@ class ConfigSource(Protocol):
 class KnownConfig:
     """A configuration that is known anyway."""
 
-    def __init__(self, config: KubeletConfiguration) -> None:
+    def __init__(self, config: Callable[[], KubeletConfiguration]) -> None:
         self._config = config
 
     async def read(self) -> KubeletConfiguration:
-        """Return it."""
-        return self._config
+        """Return it as it is now."""
+        return self._config()
 
     def refresh(self) -> None:
-        """Do nothing."""
+        """Do nothing: it is never behind."""
 
     def missing(self) -> str:
         """Return nothing: it is there."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from numakube.api.checkpoints.allocated_pods_state import SINCE
+from numakube.api.kubelet_config import with_defaults
 from numakube.kube import key_of
 from numakube.node import AllocatableResources
 from numakube_lab.nodes.container_timeline import Simulation
@@ -22,7 +23,7 @@ from numakube_lab.nodes.dra_driver import ClaimedDevices
 from numakube_lab.nodes.kubelet_admission import FreshModels, KubeletAdmission
 from numakube_lab.nodes.node_cgroups import ModelAligner
 from numakube_lab.nodes.node_documents import is_ready
-from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources
+from numakube_lab.nodes.node_folder import allocatable_resources, pod_resources, without_managers
 from numakube_lab.nodes.node_reporter import NodeReporter
 from numakube_lab.nodes.pod_sync import PodKeeper
 
@@ -68,6 +69,10 @@ class CheckpointDisk(Protocol):
         """Take note that the process ends, in whatever way."""
         ...
 
+    def reconfigure(self, plan: NodePlan) -> None:
+        """Remove the files of managers, which another configuration makes useless."""
+        ...
+
 
 class MemoryDisk:
     """Keeps the files in memory, written only when they are needed: when the kubelet ends."""
@@ -86,12 +91,18 @@ class MemoryDisk:
         """Keep the files as of now."""
         self._files = admission.files()
 
+    def reconfigure(self, plan: NodePlan) -> None:
+        """Forget what managers kept."""
+        del plan
+        self._files = without_managers(self._files)
+
 
 class LabKubelet:
     """One node's kubelet.
 
     Attributes:
         plan: what the node is.
+        config: its configuration, complete.
         state: whether it is stopped, running or paused.
         lag_seconds: how long it takes to notice a change of a pod.
         step_seconds: how long each step of a start and of an admission takes.
@@ -134,6 +145,7 @@ class LabKubelet:
             drivers: DRA drivers that register, if there are sockets for that.
         """
         self.plan = plan
+        self.config = with_defaults(plan.config)
         self.state = KubeletState.STOPPED
         self.lag_seconds = 0.0
         self.step_seconds = 0.0
@@ -212,6 +224,16 @@ class LabKubelet:
         self.admission = self._keeper = None
         if self._turn is not None:
             self._turn.reschedule(asyncio.get_running_loop().time())
+
+    def reconfigure(self, plan: NodePlan) -> None:
+        """Have a kubelet that is stopped start with another configuration next time.
+
+        The state of its CPU and Memory Managers is removed, without which it would not start.
+        """
+        self.plan = plan
+        self.config = with_defaults(plan.config)
+        self.reporter.plan = plan
+        self._disk.reconfigure(plan)
 
     def pause(self) -> None:
         """Go silent: no heartbeats, nothing noticed. Containers run on."""

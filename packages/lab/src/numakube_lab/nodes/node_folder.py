@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
@@ -122,6 +123,16 @@ class NodeFolder:
         if not self._made:
             self._files = admission.files()
 
+    def reconfigure(self, plan: NodePlan) -> None:
+        """Exchange the configuration, and remove the state that a kubelet would refuse with it."""
+        self._plan = plan
+        self._files = without_managers(self._files)
+        self._saved = None
+        if self._made:
+            _replace(self.path / CONFIG, msgspec.yaml.encode(with_defaults(plan.config)))
+            for name in (CPU_STATE, MEMORY_STATE):
+                (self.path / name).unlink(missing_ok=True)
+
     async def _make(self) -> None:
         await asyncio.to_thread(self._prepare)
         self._made = True
@@ -148,6 +159,11 @@ class NodeFolder:
             if content is not None and self._written.get(name) != content:
                 _replace(self.path / name, content)
                 self._written[name] = content
+
+
+def without_managers(files: StateFiles | None) -> StateFiles | None:
+    """Return checkpoint files without those of the CPU and the Memory Manager."""
+    return None if files is None else replace(files, cpu=None, memory=None)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -181,6 +181,20 @@ class NodePool(Lifetime):
         await self.kill(name)
         await self.start(name)
 
+    async def reconfigure(self, name: str, plan: NodePlan) -> None:
+        """Restart a node's kubelet with the configuration and version of *plan*.
+
+        As an administrator does it: the state of its managers is removed, and pods that are still
+        there are admitted again.
+
+        Raises:
+            KubeletStartError: no kubelet would start with it; the node is left alone.
+        """
+        self._models.of(plan)
+        await self.kill(name)
+        self.kubelet(name).reconfigure(plan)
+        await self.start(name)
+
     def pause(self, name: str) -> None:
         """Let a node go silent."""
         self.kubelet(name).pause()

@@ -40,7 +40,7 @@ class NodeReporter:
 
     def __init__(self, client: Client, plan: NodePlan, addresses: NodeAddresses) -> None:
         self._client = client
-        self._plan = plan
+        self.plan = plan
         self._addresses = addresses
         self.lease_seconds = LEASE_SECONDS
         self._uid = ""
@@ -50,17 +50,17 @@ class NodeReporter:
         """Create the Node and its lease, or bring those up to date that are there already."""
         now = self._client.clock.now()
         document = node_document(
-            self._plan, offer, address=self._addresses.host, cidr=self._addresses.cidr, now=now
+            self.plan, offer, address=self._addresses.host, cidr=self._addresses.cidr, now=now
         )
         try:
             node = await self._client.create(NODES, document)
         except AlreadyExists:
-            labels = {"metadata": {"labels": node_labels(self._plan)}}
-            node = await self._client.patch(NODES, self._plan.name, merge_patch(labels))
+            labels = {"metadata": {"labels": node_labels(self.plan)}}
+            node = await self._client.patch(NODES, self.plan.name, merge_patch(labels))
             await self._patch_status(document["status"])
         self._uid = node.metadata.uid
         self._reported = offer
-        await publish(self._client, self._plan, node_uid=self._uid)
+        await publish(self._client, self.plan, node_uid=self._uid)
         try:
             await self._create_lease()
         except AlreadyExists:
@@ -100,7 +100,7 @@ class NodeReporter:
         try:
             await self._client.patch(
                 LEASES,
-                self._plan.name,
+                self.plan.name,
                 merge_patch(renewal(now=now, seconds=self.lease_seconds)),
                 namespace=LEASE_NAMESPACE,
             )
@@ -109,12 +109,12 @@ class NodeReporter:
 
     async def _create_lease(self) -> None:
         now = self._client.clock.now()
-        lease = lease_of(self._plan, node_uid=self._uid, now=now, seconds=self.lease_seconds)
+        lease = lease_of(self.plan, node_uid=self._uid, now=now, seconds=self.lease_seconds)
         await self._client.create(LEASES, lease)
 
     async def unregister(self) -> None:
         """Delete the Node and its lease."""
-        name = self._plan.name
+        name = self.plan.name
         with contextlib.suppress(NotFound):
             await self._client.delete(NODES, name)
         with contextlib.suppress(NotFound):
@@ -123,7 +123,7 @@ class NodeReporter:
     async def _patch_status(self, status: object) -> None:
         patch = strategic_patch({"status": status})
         try:
-            await self._client.patch(NODES, self._plan.name, patch, subresource="status")
+            await self._client.patch(NODES, self.plan.name, patch, subresource="status")
         except NotFound:
             # The Node was deleted. As with a real kubelet, only a restart registers it again.
-            _log.warning("node_object_missing", node=self._plan.name)
+            _log.warning("node_object_missing", node=self.plan.name)

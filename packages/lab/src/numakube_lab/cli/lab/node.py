@@ -13,7 +13,7 @@ from numakube_lab.nodes.node_documents import MAX_NODES
 
 @click.group("node", cls=LazyGroup)
 def command() -> None:
-    """Add, kill, start, restart, pause, resume or remove nodes of a running lab."""
+    """Add, set, kill, start, restart, pause, resume or remove nodes of a running lab."""
 
 
 @command.command("add")
@@ -46,6 +46,24 @@ def add(name: str, count: int, machine: str, kubelet: str, kubernetes: str) -> N
     }
     for node in ask_lab(name, "POST", "/nodes", request)["nodes"]:
         click.echo(f"node/{node} added")
+
+
+@command.command("set")
+@name_option
+@click.argument("node", type=ObjectName("node"))
+@click.option("--kubelet", metavar="WORDS", default="", help="As in policy=restricted,scope=pod.")
+@click.option("--kubernetes", default="", metavar="VERSION", help="Version of the kubelet.")
+def set_(name: str, node: str, kubelet: str, kubernetes: str) -> None:
+    """Restart the kubelet of NODE with other settings, or another version.
+
+    What is not named stays. As on a real node, the state of the CPU and Memory Managers is removed,
+    and pods that are still there are admitted again, which may reject them: drain the node first.
+    """
+    if not kubelet and not kubernetes:
+        raise click.UsageError("Say what is to be other: --kubelet WORDS or --kubernetes VERSION.")
+    request = {"kubelet": kubelet, "kubernetes": kubernetes}
+    ask_lab(name, "POST", f"/nodes/{node}/kubelet", request)
+    click.echo(f"node/{node} reconfigured")
 
 
 @command.command("path")
