@@ -1,4 +1,4 @@
-"""``python -m release dist|image|changes|prepare``: build a release, or prepare one."""
+"""``python -m release dist|image|site|changes|prepare``: build a release, or prepare one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from pathlib import Path
 
 import click
 
+from numakube.version import VERSION
 from release.build import build, obstacles
 from release.changes import changes, move, section
 from release.image import image, read_layout
 from release.image_requirements import build_argument
 from release.project import ROOT, set_version
 from release.publishing import commands
+from release.versioned_site import build_site
 
 _NEXT = """\
 Next: write the version into manifests and pages, read what has changed, and test:
@@ -54,6 +56,14 @@ def build_image(wheels: Path, base: Path, python: str, output: Path) -> None:
     """Write the image as an OCI archive, of a folder of wheels and a base as an OCI layout."""
     output.write_bytes(image(wheels, read_layout(base), python=python).archive())
     print(output)
+
+
+@main.command("site")
+@click.argument("folder", type=click.Path(path_type=Path))
+def site(folder: Path) -> None:
+    """Build the pages of this version into FOLDER, beside those of others; needs `make docs`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    print(build_site(folder, VERSION))
 
 
 @main.command("changes")

@@ -33,8 +33,13 @@ from numakube.api.yaml_text import dump_yaml
 from numakube.apps.deployer import DeployEngine
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
 from numakube.kube import Client
-from numakube.kubelet import from_cadvisor, lab_configuration, parse_kubelet_options, read_devices
-from numakube.kubelet.config_from_words import overridden
+from numakube.kubelet import (
+    from_cadvisor,
+    lab_configuration,
+    overridden,
+    parse_kubelet_options,
+    read_devices,
+)
 from numakube.manifests import Choices, objects_of
 from numakube.topology import TreeTable, read_tree
 from numakube_lab.control_socket import ControlServer

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numakube.kubelet.config_from_words import (
         UNALIGNED,
         lab_configuration,
+        overridden,
         parse_kubelet_options,
     )
     from numakube.kubelet.device_manager import PreferredAllocation
@@ -88,6 +89,7 @@ __all__ = [
     "from_shape",
     "is_resized",
     "lab_configuration",
+    "overridden",
     "parse_kubelet_options",
     "read_devices",
     "resize_refusal",
@@ -110,7 +112,7 @@ __getattr__ = lazy_names(
             "Admitted ContainerPlacement MemoryBlock NO_ANSWER Rejected UNEXPECTED unexpected"
         ),
         "admission_trace": "AdmissionTrace",
-        "config_from_words": "UNALIGNED lab_configuration parse_kubelet_options",
+        "config_from_words": "UNALIGNED lab_configuration overridden parse_kubelet_options",
         "device_manager": "PreferredAllocation",
         "kubelet_model": "KubeletNode",
         "kubelet_versions": "DEFAULT",
