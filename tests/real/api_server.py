@@ -28,7 +28,7 @@ from numakube.testing import until_blocking
 from numakube_lab.replay.run_case import TOKENS, USERS
 
 VARIABLE: Final = "KUBEBUILDER_ASSETS"
-START_SECONDS: Final = 100.0
+START_SECONDS: Final = 200.0
 STOP_SECONDS: Final = 10.0
 
 

@@ -10,17 +10,21 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import pytest
 import yaml
 from tests.real.api_server import VARIABLE
+
+from numakube.testing import elapse
 
 SCHEDULER: Final = shutil.which("kube-scheduler", path=os.environ.get(VARIABLE, os.environ["PATH"]))
 GATES: Final = "DRAExtendedResource=true"
 """What a lab has that is not on in Kubernetes 1.35."""
 STOCK: Final = "stock"
 """The name under which pods ask for it."""
+_PAUSE_SECONDS: Final = 1.0
+"""From the end of one to the start of the next: one that cannot start keeps no core busy."""
 
 
 def _serves_devices() -> bool:
@@ -42,18 +46,34 @@ needs_scheduler: Final = pytest.mark.skipif(
 
 @contextlib.asynccontextmanager
 async def kube_scheduler(directory: Path, *arguments: str) -> AsyncIterator[None]:
-    """Run kube-scheduler with *arguments*; its log is in *directory*."""
+    """Run kube-scheduler with *arguments*, again whenever it ends; its log is in *directory*.
+
+    A kubelet would start it again too. It ends itself when it hears of a pod on another node than
+    the one of that name before, which was deleted while it had no connection (1.35 to 1.37).
+    """
     assert SCHEDULER is not None
-    with (directory / "kube-scheduler.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(
-            SCHEDULER, *arguments, "--secure-port=0", stdout=log, stderr=log
-        )
+    with (directory / "kube-scheduler.log").open("ab") as log:
+        running = asyncio.create_task(_run_again_and_again([SCHEDULER, *arguments], log))
         try:
             yield
         finally:
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+
+async def _run_again_and_again(words: list[str], log: BinaryIO) -> None:
+    while True:
+        process = await asyncio.create_subprocess_exec(
+            *words, "--secure-port=0", stdout=log, stderr=log
+        )
+        try:
+            await process.wait()
+            await elapse(_PAUSE_SECONDS)
+        finally:
             if process.returncode is None:
                 process.kill()
-            await process.wait()
+                await process.wait()
 
 
 @contextlib.asynccontextmanager

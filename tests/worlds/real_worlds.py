@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+import click
 from tests.real.api_server import VARIABLE, assets
 from tests.worlds.oracles import Finding
 from tests.worlds.play import Play
@@ -50,14 +51,33 @@ def lacking() -> str:
 
 
 def played_together(worlds: Sequence[tuple[int, list[Command]]]) -> list[RealWorld]:
-    """Play worlds on a control plane of their own, one after the other."""
-    return asyncio.run(_played_together(worlds))
+    """Play worlds on a control plane of their own, one after the other.
+
+    Those before which the control plane fails end with what it says.
+    """
+    played: list[RealWorld] = []
+    try:
+        asyncio.run(_play_together(worlds, played))
+    except Exception as error:
+        finding = Finding("a_world_ends", f"there is no control plane: {error!r}")
+        played += [RealWorld(number, 0, (finding,)) for number, _ in worlds[len(played) :]]
+    return played
 
 
-async def _played_together(worlds: Sequence[tuple[int, list[Command]]]) -> list[RealWorld]:
+async def _play_together(
+    worlds: Sequence[tuple[int, list[Command]]], played: list[RealWorld]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="worlds-") as folder:
         async with real_cluster(Path(folder)) as cluster:
-            return [await played_on(cluster, number, commands) for number, commands in worlds]
+            for number, commands in worlds:
+                played.append(await played_on(cluster, number, commands))
+                _tell(played[-1])
+
+
+def _tell(world: RealWorld) -> None:
+    """Say at once what came of a world: one takes minutes."""
+    came = f"finds {world.findings[0].oracle}" if world.findings else "holds"
+    click.echo(f"world {world.number} with {world.pods} pods {came}", err=True)
 
 
 async def played_on(cluster: RealCluster, number: int, commands: Sequence[Command]) -> RealWorld:

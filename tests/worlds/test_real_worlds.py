@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.worlds.__main__ import commands_of
 from tests.worlds.real_cluster import real_cluster
-from tests.worlds.real_worlds import lacking, played_on
+from tests.worlds.real_worlds import lacking, played_on, played_together
 from tests.worlds.script import listed
 
 WORLDS = (3, 40)
@@ -38,3 +38,15 @@ def test_missing_programs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     assert lacking() == f"{tmp_path} lacks kube-controller-manager, kube-scheduler"
+
+
+def test_without_a_control_plane_no_world_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its worlds say so; those of other control planes go on."""
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    worlds = played_together([(number, commands_of(number, 1)) for number in (1, 2)])
+    assert [world.number for world in worlds] == [1, 2]
+    for world in worlds:
+        (finding,) = world.findings
+        assert "there is no control plane: FileNotFoundError" in str(finding)
