@@ -2,9 +2,10 @@
 
 * A fenced block with ``title="name"`` is written to that file.
 * In a ``console`` block, lines that start with ``$ `` are commands for a shell, continued by a
-  backslash; the lines after them are what they print, trailing blanks aside. ``export`` lasts to
-  the end of the page, as in a terminal. `RUNTIME`, where labs keep their files, is the page's own.
-  A command of numakube that needs no shell runs in this process, which saves half a second.
+  backslash; the lines after them are what they print, trailing blanks and progress aside.
+  ``export`` lasts to the end of the page, as in a terminal. `RUNTIME`, where labs keep their files,
+  is the page's own. A command of numakube that needs no shell runs in this process, which saves
+  half a second.
 * ``pycon`` blocks are doctests.
 
 All blocks of a page share one directory and one Python namespace.
@@ -37,6 +38,8 @@ PLAIN = re.compile(r"numakube (?!lab |demo|.*help)[^|&;<>$*~`]+")
 
 Help is left out: click keeps the help option of a command as the first call in a process saw it.
 """
+PROGRESS = re.compile(r"\d+ of \d+ (nodes|pods) are \w+")
+"""What a lab says of its start if that takes ten seconds, which it does on busy machines alone."""
 ROOT = Path(__file__).parents[2]
 RUNTIME = "/run/user/1000"
 
@@ -136,8 +139,8 @@ def run_console(body: str, terminal: Terminal) -> str:
     """Return the block with the real output of its commands."""
 
     def run(match: re.Match[str]) -> str:
-        printed = terminal.enter(match["command"]).splitlines()
-        output = "\n".join(line.rstrip() for line in printed)
+        printed = map(str.rstrip, terminal.enter(match["command"]).splitlines())
+        output = "\n".join(line for line in printed if not PROGRESS.fullmatch(line))
         return f"$ {match['command']}\n{output}\n" if output else f"$ {match['command']}\n"
 
     return COMMAND.sub(run, body)

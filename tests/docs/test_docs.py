@@ -47,6 +47,12 @@ def test_examples_print_what_the_page_says(page: Path, tmp_path: Path) -> None:
         assert real == written
 
 
+def test_a_busy_machine_prints_what_a_quick_one_does(tmp_path: Path) -> None:
+    """How far a slow start is belongs to no page."""
+    told = "```console\n$ echo '1 of 2 nodes are started'; echo 'is up with 2 nodes'\n{}```\n"
+    assert run_page(told.format(""), tmp_path) == told.format("is up with 2 nodes\n")
+
+
 def prose_of(page: Path) -> str:
     """Return a page without its examples."""
     return FENCE.sub("", page.read_text(encoding="utf-8"))
