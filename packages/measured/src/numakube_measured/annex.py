@@ -25,6 +25,12 @@ ANNEX: Final = Annex(
             name="measured", summary="What pods and zones really have, in explanations and tables."
         ),
     ),
+    plugins=(
+        Added(
+            name="MeasuredRoom",
+            summary="Prefers nodes whose zones have memory left as measured; off by default.",
+        ),
+    ),
     checks=(Added(name="Measured", summary="Do pods get what they were promised?"),),
     report_annotations=(
         Added(name="measured", summary="Where memory, threads and interrupts of pods really are."),
