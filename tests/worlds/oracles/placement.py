@@ -249,6 +249,8 @@ async def simulation_says_what_fits(lab: Lab) -> AsyncIterator[str]:
         yield f"the present state cannot be simulated: {error}"
         return
     run.play(waiting_in(facts))
+    # A simulation places the pods of a gang one by one.
+    alone = {pod.metadata.name for pod in waiting if gang_key(PodInfo(pod)) is None}
     for name, fate in run.fates().items():
-        if fate in facts.nodes:
+        if fate in facts.nodes and name in alone:
             yield f"{name} waits, and runs on {fate} in a simulation"
