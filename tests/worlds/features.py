@@ -122,6 +122,7 @@ FEATURES: Final = (
             "takeover",
             "scheduler-killed",
             "scheduler-stopped",
+            "schedulers-gone",
             "extender-killed",
             "watches-dropped",
             "history-expired",

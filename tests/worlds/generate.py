@@ -383,6 +383,17 @@ class _World:
     def _scheduler_stopped(self) -> Iterator[Command]:
         yield from self._scheduler_ends("stop")
 
+    def _schedulers_gone(self) -> Iterator[Command]:
+        """Yield minutes without a scheduler, in which pods end and others come."""
+        names = {"two": ("one", "two"), "shards": ("a", "b")}.get(self.row["schedulers"], ("one",))
+        yield from (Command.of("scheduler", "kill", name) for name in names)
+        yield from (Command.of("delete", "pod", name) for name in self._some())
+        yield Command.of("pass", "400")
+        yield Command.of("wait")
+        for name in names:
+            shard = name if self.row["schedulers"] == "shards" else ""
+            yield Command.of("scheduler", "start", name, shard=shard)
+
     def _scheduler_ends(self, how: str) -> Iterator[Command]:
         sharded = self.row["schedulers"] == "shards"
         name, shard = ("a", "a") if sharded else ("one", "")

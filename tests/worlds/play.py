@@ -25,6 +25,8 @@ from tests.worlds.virtual_lab import EXPORTERS, QUIET_SECONDS, Lab, virtual_lab
 from numakube.api.codec import convert
 from numakube.api.pod import Pod, has_ended
 from numakube.errors import ApiError, NotFound
+from numakube.insight.doctor.all_checks import diagnose
+from numakube.insight.doctor.findings import Severity
 from numakube.insight.explain import explain, in_its_gang, manifest_subject, pod_subject
 from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
@@ -327,6 +329,13 @@ class Play:
             subject = manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes)
         told = explain(facts, engine_of(facts), subject, ExplainOptions(changes=False))
         return [in_its_gang(told, facts, engine_of, subject).summary]
+
+    async def _doctor(self) -> list[str]:
+        """Say what the doctor finds, without what is for information."""
+        entries = diagnose(await self.lab.facts()).entries
+        worse = [entry for entry in entries if entry.rule.severity is not Severity.INFO]
+        subjects = [(entry.rule.id, entry.findings[0].subject) for entry in worse]
+        return [f"{rule} {subject.kind} {subject.name}" for rule, subject in subjects]
 
     async def _fits(self, **options: str) -> list[str]:
         facts = await self.lab.facts()

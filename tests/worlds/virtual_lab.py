@@ -502,6 +502,12 @@ class Lab(Lifetime):
         return all(self.producers[name] in EXACT for name in self.pool.kubelets)
 
     @property
+    def all_read_pod_level(self) -> bool:
+        """Whether all kubelets read pod-level resources."""
+        plans = (kubelet.plan for kubelet in self.pool.kubelets.values())
+        return all(_release_of(plan) >= _POD_LEVEL_SINCE for plan in plans)
+
+    @property
     def unsettled(self) -> bool:
         """Whether pods are rejected for what nobody could know, and their owners make new ones."""
         return any(not self.could_know(pod) for pod in self.seen.rejected.values())
@@ -618,13 +624,16 @@ class _AtOnce(ThreadPoolExecutor):
         return done
 
 
+def _release_of(plan: NodePlan) -> tuple[int, ...]:
+    return tuple(map(int, plan.kubernetes.split(".")))
+
+
 def _tells_by_amounts(plan: NodePlan, pod: Pod) -> bool:
     """Tell whether amounts are all that the kubelet of *plan* decides about *pod* by.
 
     They do not tell of options of managers, nor how an old kubelet reads pod-level resources.
     """
-    release = tuple(map(int, plan.kubernetes.split(".")))
-    reads = pod.spec.resources is None or release >= _POD_LEVEL_SINCE
+    reads = pod.spec.resources is None or _release_of(plan) >= _POD_LEVEL_SINCE
     options = plan.config.cpu_manager_policy_options
     return reads and not options and len(plan.machine.nodes) <= MOST_ZONES
 

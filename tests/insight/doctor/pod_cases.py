@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.insight.doctor.breaking import Expected, case
-from tests.insight.doctor.documents import Documents, owned_by, pod, resources
+from tests.insight.doctor.documents import NOW, Documents, owned_by, pod, resources
 
 
 @case
@@ -83,6 +83,16 @@ def _a_pod_whose_parts_fit_no_zone_together(world: Documents) -> Expected:
 def _a_pod_that_is_larger_than_any_node(world: Documents) -> Expected:
     world.pods.append(pod("colossal", resources=resources(cpu=200, memory="1Gi")))
     return {"NUMA-POD-NO-NODE": ("default/colossal", "asks for 200 cpu", "has 30")}
+
+
+@case
+def _a_pod_that_was_refused_and_fits(world: Documents) -> Expected:
+    world.pods.append(pod("ready"))
+    young = pod("young", resources=resources(cpu=3, memory="1Gi"))
+    young["metadata"]["creationTimestamp"] = NOW
+    world.pods.append(young)
+    world.report("node-0")
+    return {"NUMA-POD-FITS": ("default/ready", "fits on node-", "debug queue")}
 
 
 @case

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.insight.doctor.documents import NOW, Documents, healthy, pod, workload
+from tests.insight.doctor.documents import NOW, Documents, healthy, pod, resources, workload
 
 from numakube.insight.deployed_programs import ProgramRole
 from numakube.insight.doctor.program_rights_checks import NEEDED, check_rights
@@ -114,9 +114,14 @@ def test_pods_of_other_schedulers_need_not_be_aligned() -> None:
 
 
 def test_a_pod_that_waits_for_room_is_no_finding() -> None:
-    """It fits an empty zone, and its scheduler has said that it does not fit now."""
+    """It fits an empty zone, and none has room for it now."""
     world = healthy()
-    world.pods.append(pod("patient"))
+    wanted = resources(cpu=10, memory="1Gi")
+    for node in world.nodes:
+        for number in range(2):
+            world.run(f"holds-{node}-{number}", node, resources=wanted)
+        world.report(node)
+    world.pods.append(pod("patient", resources=wanted))
     assert ids(world) == []
 
 

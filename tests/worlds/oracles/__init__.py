@@ -28,6 +28,7 @@ from tests.worlds.oracles.findings import Finding, Oracle
 from tests.worlds.oracles.notices import (
     a_quiet_cluster_is_quiet,
     doctor_is_right,
+    doctor_tells_of_pods_that_fit,
     events_are_true,
     nothing_is_logged_as_an_error,
 )
@@ -73,6 +74,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     events_are_true,
     a_quiet_cluster_is_quiet,
     doctor_is_right,
+    doctor_tells_of_pods_that_fit,
 )
 
 

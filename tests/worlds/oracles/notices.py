@@ -9,6 +9,9 @@ from tests.worlds.virtual_lab import Lab
 
 from numakube.api.pod import has_ended
 from numakube.insight.doctor.all_checks import diagnose
+from numakube.insight.explain import explain, pod_subject
+from numakube.insight.explain.pod_explanation import ExplainOptions
+from numakube.insight.scheduler_engine import engine_of
 from numakube.kube.catalog import CORE_EVENTS
 from numakube.values.times import parse_time
 
@@ -70,7 +73,24 @@ async def doctor_is_right(lab: Lab) -> AsyncIterator[str]:
             yield f"the exporter of {name} is gone, and nothing is said of it"
 
 
+async def doctor_tells_of_pods_that_fit(lab: Lab) -> AsyncIterator[str]:
+    """Nothing is wrong only if no pod waits that fits; beside a scheduler that works none does."""
+    facts = await lab.facts()
+    diagnosis = diagnose(facts)
+    if lab.served and not lab.unsettled:
+        for finding in (entry.findings[0] for entry in diagnosis.entries if entry.rule.id == FITS):
+            yield f"{FITS}: {finding}"
+    elif not lab.served and diagnosis.is_clean:
+        for pod in lab.waiting():
+            told = explain(facts, engine_of(facts), pod_subject(pod), ExplainOptions(changes=False))
+            if told.verdict == "fits" and lab.age(pod) > LONG_SECONDS:
+                yield f"{pod.metadata.name} fits and no scheduler runs, and nothing is wrong"
+
+
 _NEVER: Final = {"NUMA-DOCTOR-INCOMPLETE", "NUMA-GANG-UNTRIED"}
+FITS: Final = "NUMA-POD-FITS"
+LONG_SECONDS: Final = 300.0
+"""How long a pod may wait until that is a matter for the doctor."""
 NO_EXPORTER: Final = "NUMA-NRT-NO-EXPORTER"
 GRACE_SECONDS: Final = 45.0
 """How long a new exporter may take to start."""

@@ -242,6 +242,9 @@ async def simulation_says_what_fits(lab: Lab) -> AsyncIterator[str]:
     young = any(lab.age(pod) < lab.young_seconds for pod in waiting)
     if not waiting or young or any(pod.spec.scheduling_gates for pod in waiting):
         return
+    # Simulated kubelets are of a release that reads what pods ask for as a whole.
+    if any(pod.spec.resources for pod in waiting) and not lab.all_read_pod_level:
+        return
     facts = await lab.facts()
     try:
         run = Run(cluster_of(facts, "the lab"), ours(), 0, SIMULATED)

@@ -1,21 +1,29 @@
-"""Could pods that wait ever be aligned, on any node, were it empty?
+"""Could pods that wait ever be aligned, on any node, were it empty? And do they fit already?
 
-Everything is counted against what zones may give out, not against what they have left: a pod that
-does not fit then waits for a larger machine, not for others to end. Only sizes are looked at;
-selectors and taints can make it worse, never better.
+For the first question everything is counted against what zones may give out, not against what they
+have left: a pod that does not fit then waits for a larger machine, not for others to end. Only
+sizes are looked at; selectors and taints can make it worse, never better. The second question is
+asked of pods that a scheduler has refused, and that have waited for long.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests
 from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
 from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.how_many_fit import place
+from numakube.insight.known_schedulers import was_looked_at
 from numakube.insight.near_names import device_hint
+from numakube.insight.object_ages import pod_age
+from numakube.insight.scheduler_engine import engine_of
+from numakube.insight.unknown_zones import why_unknown
 from numakube.scheduling.numa.caches.counts_belief import claim_on
+from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology
@@ -63,7 +71,18 @@ NO_DEVICE: Final = Rule(
     fix="kubectl get nodes -o custom-columns=NAME:.metadata.name,HAS:.status.allocatable",
 )
 
-RULES: Final = (TOO_BIG, NO_NODE, NO_DEVICE)
+FITS: Final = Rule(
+    id="NUMA-POD-FITS",
+    severity=Severity.WARNING,
+    title="Pods wait for long that fit on a node",
+    why="Their scheduler is down or stuck, or has just got room for them: look again in a minute.",
+    fix="kubectl numa debug queue   # is the scheduler there, and what do the pods wait for?",
+)
+
+RULES: Final = (TOO_BIG, NO_NODE, NO_DEVICE, FITS)
+_LONG_SECONDS: Final = 300
+_MOST_TRIED: Final = 20
+"""Kinds of pods that are tried on the whole cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +107,35 @@ def check_fit(facts: ClusterFacts) -> Iterator[Finding]:
         if shape not in seen:
             seen.add(shape)
             yield from _fit(info, kinds, of_numa=pod.spec.scheduler_name in schedulers)
+
+
+def check_placeable(facts: ClusterFacts) -> Iterator[Finding]:
+    """Try the pods of our schedulers that have waited for long, by the scheduler's own rules.
+
+    Gangs have a check of their own. Of pods whose zones nobody knows, nobody can say that they fit.
+    """
+    schedulers = numa_schedulers(facts)
+    kinds: dict[bytes, Pod] = {}
+    for pod in facts.pods:
+        if pod.spec.scheduler_name in schedulers and _waits_long(facts, pod):
+            kinds.setdefault(scheduling_key(PodInfo(pod)), pod)
+    if not kinds:
+        return
+    engine = engine_of(facts)
+    for pod in islice(kinds.values(), _MOST_TRIED):
+        nodes = place(engine, [pod]).nodes
+        if nodes and not why_unknown(facts, pod, nodes):
+            yield _about(FITS, pod, f"fits on {nodes[0]}, and has no node", field="spec.nodeName")
+
+
+def _waits_long(facts: ClusterFacts, pod: Pod) -> bool:
+    if pod.spec.node_name or has_ended(pod) or pod.metadata.deletion_timestamp is not None:
+        return False
+    held = pod.spec.scheduling_gates or gang_key(PodInfo(pod)) is not None
+    if held or not was_looked_at(pod):
+        return False
+    age = pod_age(facts, pod)
+    return age is not None and age > _LONG_SECONDS
 
 
 def _kinds(facts: ClusterFacts) -> list[_Kind]:
@@ -180,11 +228,13 @@ def _no_device(pod: Pod, resource: str, kinds: list[_Kind]) -> Finding:
     return _about(NO_DEVICE, pod, f"asks for {resource}; {device_hint(resource, offered)}")
 
 
-def _about(rule: Rule, pod: Pod, detail: str) -> Finding:
+def _about(
+    rule: Rule, pod: Pod, detail: str, *, field: str = "spec.containers[].resources"
+) -> Finding:
     maker = maker_of(pod)
-    subject = FindingSubject(maker.kind, maker.name, maker.namespace, "spec.containers[].resources")
+    subject = FindingSubject(maker.kind, maker.name, maker.namespace, field)
     fix = rule.fix_for(POD=pod.metadata.name, NAMESPACE=pod.metadata.namespace)
     return Finding(rule=rule, subject=subject, detail=detail, fix=fix)
 
 
-CHECKS: Final = (check_fit,)
+CHECKS: Final = (check_fit, check_placeable)
