@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from dra_bed import Bed, prepared, result, unprepared
+from dra_bed import Bed, offer_of, prepared, result, unprepared
 
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.ledger import Disk
-from numakube_dra_driver.preparing import ORPHAN_SECONDS
+from numakube_dra_driver.preparing import ORPHAN_SECONDS, Preparer
 
 STEPS = 12
 """No call does more to files than this."""
-LIVES = 150
+LIVES = int(os.environ.get("DRA_LIVES", "60"))
+"""``DRA_LIVES=1000`` for the long campaign."""
+SEED = int(os.environ.get("DRA_SEED", "11"))
 
 
 class Killed(BaseException):
@@ -125,37 +129,117 @@ async def test_a_sweep_that_is_cut_short_is_finished_by_the_next_one(steps: int,
     assert [*bed.cdi.glob("*.json")] == []
 
 
-async def test_many_lives_and_deaths_lose_nothing(bed: Bed) -> None:
-    """Claims come and go, the process dies at random, and the kubelet tries again."""
-    chance = random.Random(11)
-    wanted: dict[str, ClaimRef] = {}
-    unwanted: dict[str, ClaimRef] = {}
-    for life in range(LIVES):
-        driver = bed.driver(Mortal(chance.randrange(2, 22)))
-        try:
-            await driver.restore()
-            for ref in list(unwanted.values()):
-                assert await unprepared(driver, ref) == ""
-                del unwanted[ref.name]
-            for ref in wanted.values():
-                assert not (await prepared(driver, ref)).error
-            if len(wanted) < 3:
-                name = f"c{life}"
-                amount = str(chance.choice((2, 4)))
-                wanted[name] = await bed.claim(name, result("cpu-numa0", amount))
-                if sum(map(len, map(CpuSet.parse, bed.held().values()))) + int(amount) > 8:
-                    del wanted[name]
-                else:
-                    assert not (await prepared(driver, wanted[name])).error
-            if wanted and chance.random() < 0.5:
-                name = chance.choice(sorted(wanted))
-                unwanted[name] = wanted.pop(name)
-                assert await unprepared(driver, unwanted[name]) == ""
-                del unwanted[name]
-        except Killed:
-            pass
-        none_twice(bed)
-    driver = bed.driver()
-    for ref in (*wanted.values(), *unwanted.values()):
+class Settling:
+    """Ends the process before or after the groups of pods are written."""
+
+    def __init__(self, disk: Mortal) -> None:
+        self._disk = disk
+
+    async def settle(self) -> str:
+        """Write them."""
+        self._disk.step()
+        self._disk.step()
+        return ""
+
+    def runs(self, uid: str) -> bool:
+        """Tell of no pod."""
+        del uid
+        return False
+
+
+class Campaign:
+    """A kubelet and a scheduler that go on whatever happens to the driver.
+
+    Attributes:
+        wanted: claims of pods that run or start.
+        unwanted: claims of pods that have ended.
+        forgotten: claims that went while nobody looked.
+    """
+
+    def __init__(self, bed: Bed, chance: random.Random) -> None:
+        self.bed = bed
+        self.chance = chance
+        self.count = 0
+        self.wanted: dict[str, ClaimRef] = {}
+        self.unwanted: dict[str, ClaimRef] = {}
+        self.forgotten: set[str] = set()
+        self.sizes: dict[str, tuple[str, int]] = {}
+
+    async def live(self, driver: Preparer) -> None:
+        """Do what a node does between two deaths of its driver."""
+        await driver.restore()
+        for ref in list(self.unwanted.values()):
+            assert await unprepared(driver, ref) == ""
+            self._ended(ref.name)
+        # A kubelet that has started again asks for everything again.
+        for ref in self.wanted.values():
+            assert (await prepared(driver, ref)).error == ""
+        for _ in range(self.chance.randrange(4)):
+            await self.chance.choice((self._come, self._come, self._go, self._sweep))(driver)
+
+    async def _come(self, driver: Preparer) -> None:
+        """Let a scheduler allocate a claim that fits, and a pod start with it."""
+        amount, node = self.chance.choice((2, 4)), self.chance.choice("01")
+        used = sum(size for place, size in self.sizes.values() if place == node)
+        if used + amount > (6 if node == "0" else 8):
+            return
+        self.count += 1
+        name = f"c{self.count}"
+        results = [
+            result(f"cpu-numa{node}", str(amount)),
+            result(f"memory-numa{node}", "3Gi", request="mem"),
+        ]
+        self.sizes[name] = node, amount
+        self.wanted[name] = await self.bed.claim(name, *results)
+        assert (await prepared(driver, self.wanted[name])).error == ""
+
+    async def _go(self, driver: Preparer) -> None:
+        """Let a pod end, or go by force: then nobody takes its claim back."""
+        if not self.wanted:
+            return
+        name = self.chance.choice(sorted(self.wanted))
+        ref = self.wanted.pop(name)
+        if self.chance.random() < 0.3:
+            await self.bed.client.delete(RESOURCE_CLAIMS, name, namespace="default")
+            self.forgotten.add(name)
+            return
+        self.unwanted[name] = ref
         assert await unprepared(driver, ref) == ""
-    assert bed.held() == {}
+        self._ended(name)
+
+    async def _sweep(self, driver: Preparer) -> None:
+        """Let so much time pass that what was forgotten is taken back."""
+        await driver.sweep(self.bed.kubelet)
+        await self.bed.clock.advance(ORPHAN_SECONDS + 1)
+        await driver.sweep(self.bed.kubelet)
+        for name in self.forgotten:
+            del self.sizes[name]
+        self.forgotten.clear()
+
+    def _ended(self, name: str) -> None:
+        del self.unwanted[name], self.sizes[name]
+
+    async def finish(self, driver: Preparer) -> None:
+        """Check that a driver that lives gets everything right again."""
+        for ref in self.unwanted.values():
+            assert await unprepared(driver, ref) == ""
+        for ref in self.wanted.values():
+            assert (await prepared(driver, ref)).error == ""
+        await self._sweep(driver)
+        assert set(self.bed.held()) == set(self.wanted)
+        names = {ref.uid for ref in self.wanted.values()}
+        files = {path.name for path in self.bed.cdi.glob("numakube.dev-claim_*.json")}
+        assert files == {f"numakube.dev-claim_{uid}.json" for uid in names}
+
+
+async def test_many_lives_and_deaths_give_nothing_twice_and_lose_nothing(bed: Bed) -> None:
+    """Claims come and go, the process dies at any step of its calls, and others try again."""
+    bed.offer = offer_of(reserved=CpuSet.parse("0,8"))
+    chance = random.Random(SEED)
+    campaign = Campaign(bed, chance)
+    for _ in range(LIVES):
+        disk = Mortal(chance.randrange(2, 60))
+        with contextlib.suppress(Killed):
+            await campaign.live(bed.driver(disk, Settling(disk)))
+        none_twice(bed)
+    await campaign.finish(bed.driver())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,8 @@ from numakube.kubelet.config_from_words import UNALIGNED
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import Choices, objects_of
 from numakube.testing import until
-from numakube_dra_driver.manifest import NAME
+from numakube.values.cpuset import CpuSet, union
+from numakube_dra_driver.manifest import NAME, DraManifest
 from numakube_lab.nodes.node_cgroups import group_of, group_of_container
 from numakube_lab.testing import LabCluster, lab_cluster, uniform_plans
 
@@ -38,10 +39,14 @@ class World:
     """A lab with the driver as it is deployed."""
 
     cluster: LabCluster
+    compatible: bool = False
 
     async def deploy(self) -> None:
         """Deploy the driver; wait until it is ready and its slices are there."""
         documents = objects_of(["dra"], Choices())
+        if self.compatible:
+            namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
+            documents = [namespace, *DraManifest(compatible=True).objects()]
         engine = DeployEngine(client=self.cluster.client, tell=lambda _: None)
         await engine.deploy(documents)
         assert await engine.wait_ready(documents, 120.0, lambda _: None) == ""
@@ -82,6 +87,10 @@ class World:
 
     async def runs_on(self, name: str, cpus: str) -> None:
         """Wait until a pod runs, its container on *cpus*."""
+        await self.where(name, lambda seen: seen == cpus)
+
+    async def where(self, name: str, holds: Callable[[str], bool] = bool) -> CpuSet:
+        """Wait until a pod runs, and its CPUs are as they should be; return them."""
         kubelet = self.cluster.pool.kubelet(NODE)
         assert kubelet.cgroups is not None
         tree = kubelet.cgroups.tree
@@ -93,7 +102,7 @@ class World:
             own = tree.cpus(group_of_container(pod, "app"))
             return own or tree.cpus(group_of(pod))
 
-        await until(found, lambda seen: seen == cpus)
+        return CpuSet.parse(await until(found, holds))
 
     async def cpus_of(self, name: str) -> dict[str, str]:
         """Return the CPUs of each container of a pod."""
@@ -130,11 +139,13 @@ def asked(name: str, device_class: str, **amounts: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def dra_lab(gates: frozenset[str] = GATES, *, shape: str = SHAPE) -> AsyncIterator[World]:
+async def dra_lab(
+    gates: frozenset[str] = GATES, *, shape: str = SHAPE, compatible: bool = False
+) -> AsyncIterator[World]:
     """Run a lab in which rights count, with the driver."""
     plans = uniform_plans(1, from_shape(shape), UNALIGNED, "1.36")
     async with lab_cluster(plans=plans, rbac=True, exporters=False, gates=gates) as cluster:
-        world = World(cluster)
+        world = World(cluster, compatible)
         await world.deploy()
         yield world
 
@@ -191,6 +202,38 @@ async def test_cpus_memory_and_hugepages_of_a_claim_are_of_one_numa_node() -> No
             await world.runs_on(name, cpus)
             pod = await world.cluster.client.get(PODS, name, namespace="default")
             assert cgroups.tree.mems(group_of_container(pod, "app")) == node
+
+
+def as_before(name: str, cpus: str) -> dict[str, Any]:
+    """Return a request as it is written for dra-driver-cpu."""
+    amount = {"requests": {"dra.cpu/cpu": cpus}}
+    return {"name": name, "exactly": {"deviceClassName": "dra.cpu", "capacity": amount}}
+
+
+async def test_pods_that_are_written_for_dra_driver_cpu() -> None:
+    """CPUs of their own, everybody else elsewhere, and back when they end."""
+    async with dra_lab(shape="2 sockets, 8 cores, smt 2, 16Gi", compatible=True) as world:
+        offered = {"cpudevnuma000", "cpudevnuma001", "memory-numa0", "memory-numa1"}
+        await until(world.devices, lambda names: set(names) == offered)
+        await world.plain("older")
+        names = [f"p{number}" for number in range(5)]
+        for name in names:
+            await world.pod(name, "", requests=[as_before("cpus", "2")])
+        taken = [await world.where(name) for name in names]
+        assert [len(cpus) for cpus in taken] == [2] * 5
+        claimed = CpuSet(union(cpus.mask for cpus in taken))
+        assert len(claimed) == 10
+        rest = str(CpuSet.parse("0-31") - claimed)
+        await world.plain("newer")
+        for name in ("older", "newer"):
+            await world.runs_on(name, rest)
+        for name in names:
+            await world.gone(name)
+        # Those that run get everything back, not only those that start.
+        for name in ("older", "newer"):
+            await world.where(name, lambda seen: seen in ("", "0-31"))
+        await world.pod("two", "", requests=[as_before("one", "1"), as_before("other", "1")])
+        assert len(await world.where("two")) == 2
 
 
 async def test_where_claims_cannot_share_devices_cores_are_offered() -> None:

@@ -41,8 +41,8 @@ HEALTH_VERSIONS: Final = ("v1.DRAResourceHealth", "v1alpha1.DRAResourceHealth")
 """The same of the health of devices: of kubelets from 1.37 on, and of 1.34 to 1.36."""
 CALL_SECONDS: Final = 45.0
 """How long a kubelet waits for an answer."""
-LONGEST_PATH: Final = 107
-"""Bytes of a socket's path that Linux can take."""
+LONGEST_PATH: Final = 105
+"""Bytes of a socket's path that gRPC can take: two less than Linux, for the slashes before it."""
 
 _PACKAGE: Final = "k8s.io.kubelet.pkg.apis.dra"
 _SERVICES: Final = tuple(f"{_PACKAGE}.{version}" for version in VERSIONS)
