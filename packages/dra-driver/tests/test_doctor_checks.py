@@ -13,7 +13,8 @@ from numakube.api.kubelet_config import KubeletConfiguration
 from numakube.api.meta import ObjectMeta, ServerVersion
 from numakube.api.nodes import Node
 from numakube.api.pod import Container, PodResourceClaim
-from numakube.api.resource_slices import ResourceSlice
+from numakube.api.resource_claims import ResourceClaim
+from numakube.api.resource_slices import Device, ResourceSlice
 from numakube.api.workloads import Namespace
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.testing import World, pod
@@ -110,6 +111,44 @@ def test_a_label_that_nobody_understands_is_found() -> None:
     }
     (detail,) = found(served(), namespaces=namespaces)["LABEL"]
     assert "singel" in detail
+
+
+def test_hugepages_without_a_limit_are_found() -> None:
+    world = served()
+    using(world)
+    tree: Any = msgspec.to_builtins(world.objects.resource_claims["default/mine"])
+    pages = {"deviceClassName": "numa-hugepages-2mi", "count": 1}
+    given = {
+        "request": "pages",
+        "driver": "numakube.dev",
+        "pool": "node-a/compute",
+        "device": "hugepages-2mi-numa0",
+        "shareID": "p",
+        "consumedCapacity": {"numakube.dev/hugepages": "64Mi"},
+    }
+    for part, key, more in (
+        (tree["spec"]["devices"], "requests", {"name": "pages", "exactly": pages}),
+        (tree["status"]["allocation"]["devices"], "results", given),
+    ):
+        part[key] = [*part[key], more]
+    world.objects.resource_claims["default/mine"] = convert(ResourceClaim, tree)
+    assert found(world) == {"HUGEPAGES-LIMIT": ["no limit for hugepages-2Mi"]}
+
+
+def test_nodes_that_offer_single_cores_are_told_of() -> None:
+    """The server has dropped what makes devices shareable, and the driver follows."""
+    world = served()
+    piece = world.objects.resource_slices["slice"]
+    cores = tuple(Device(name=f"core-000{number}") for number in range(4))
+    spec = msgspec.structs.replace(piece.spec, devices=cores)
+    world.objects.resource_slices["slice"] = msgspec.structs.replace(piece, spec=spec)
+    assert found(world) == {"CORES-ONLY": ["4 cores"]}
+
+
+def test_a_kubelet_of_which_nothing_is_known_is_told_of() -> None:
+    world = World()
+    world.nodes["node-b"] = Node(metadata=ObjectMeta(name="node-b"))
+    assert found(world, "dra")["KUBELET-UNKNOWN"] == ["no configuration, no report"]
 
 
 def test_a_cluster_is_looked_at_before_there_is_a_driver() -> None:
