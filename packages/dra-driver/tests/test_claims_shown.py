@@ -15,14 +15,23 @@ from numakube.insight.node_map.picture_from_facts import node_picture
 from numakube.insight.usage.pod_alignment import PodUsage, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.testing import pod
+from numakube_planning.audit import audit
 
 
-def cluster(cpus: str = "1-2,9-10", users: tuple[str, ...] = ("web",)) -> ClusterFacts:
+def cluster(
+    cpus: str = "1-2,9-10", users: tuple[str, ...] = ("web",), memory_zone: int = 0
+) -> ClusterFacts:
     """Return a node with a pod that has 4 CPUs and 8Gi of NUMA node 0 by claim."""
     world = offering()
     claim(world, "mine", 4, 8, zone=0)
     tree: Any = msgspec.to_builtins(world.objects.resource_claims["default/mine"])
     told = {"driver": "numakube.dev", "pool": "node-a/compute", "device": "cpu-numa0"}
+    tree["status"]["allocation"]["devices"]["results"] = [
+        {**result, "device": f"memory-numa{memory_zone}"}
+        if result["request"] == "memory"
+        else result
+        for result in tree["status"]["allocation"]["devices"]["results"]
+    ]
     tree["status"]["devices"] = [{**told, "data": {"cpus": cpus}}]
     tree["status"]["reservedFor"] = [
         {"resource": "pods", "name": user, "uid": user} for user in users
@@ -62,6 +71,16 @@ def test_zones_have_less_by_what_claims_have() -> None:
     assert free[0]["cpu"] == 4000
     assert free[1]["cpu"] == 8000
     assert free[1]["memory"] - free[0]["memory"] == 8 << 30
+
+
+def test_an_audit_finds_pods_whose_claims_have_several_numa_nodes_and_no_others() -> None:
+    """A kubelet that gives no CPUs to pods is no reason where claims do."""
+    aligned = cluster()
+    assert audit(aligned, aligned.pods, moves=False).misaligned == ()
+    spread = cluster(memory_zone=1)
+    (found,) = audit(spread, spread.pods, moves=False).misaligned
+    assert (found.name, found.zones, found.cause) == ("web", (0, 1), "claims")
+    assert found.why == "its claims have zones 0+1: no constraint keeps them together"
 
 
 def test_what_several_pods_share_is_nobodys_own() -> None:

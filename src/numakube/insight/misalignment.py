@@ -27,7 +27,7 @@ from numakube.topology.held_zones import zone_cpus, zones_of_holding
 from numakube.topology.model_report import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.display import zones_text
-from numakube.values.resources import is_extended
+from numakube.values.resources import CPU, is_extended
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope
 
 if TYPE_CHECKING:
@@ -169,8 +169,13 @@ class _Judgement:
         broken = self._broken()
         if broken:
             return Cause.DEVICE_HEALTH, f"it holds {broken}"
-        if self._demand.exclusive_cpus and not self.holding.cpus:
+        parts = [device for device in self._claimed() if device.part_of]
+        by_claim = any(device.part_of == CPU for device in parts)
+        if self._demand.exclusive_cpus and not self.holding.cpus and not by_claim:
             return Cause.SHARED_CPUS, self._shared()
+        if len(claimed_zones := zones_of_devices(parts)) > max(allowed, 1):
+            where = zones_text(sorted(claimed_zones))
+            return Cause.CLAIMS, f"its claims have {where}: no constraint keeps them together"
         if len(own) > max(allowed, 1):
             return self._spread(own, fewest)
         if own and near - set(own) and len(near | set(own)) > max(allowed, 1):

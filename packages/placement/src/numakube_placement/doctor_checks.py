@@ -34,6 +34,7 @@ _LABELS: Final = (
 _AGENTS: Final = ("koordlet",)
 """Images of others that apply what a scheduler gave a pod."""
 _OURS: Final = "enforcer"
+_GIVES: Final = "--device-variables"
 
 SETTINGS: Final = Rule(
     id="NUMA-PLACEMENT-SETTINGS",
@@ -105,9 +106,12 @@ NOT_INJECTED: Final = Rule(
     title="Devices were counted by container, and no agent gives them to containers",
     why=(
         "CPUs and memory of each container are near its devices, but koordlet lets every container "
-        "see all devices of its pod, and the enforcer gives none."
+        "see all devices of its pod, and the enforcer gives none unless it is told to."
     ),
-    fix="Use one pod for each container that needs devices of its own, or claims for devices.",
+    fix=(
+        "numakube run enforcer --device-variables   # for GPUs; for other devices use one pod for"
+        " each container, or claims"
+    ),
 )
 
 RULES: Final = (
@@ -199,6 +203,8 @@ def _twice(facts: ClusterFacts, name: str) -> Iterator[Finding]:
 
 def _not_injected(facts: ClusterFacts, name: str) -> Iterator[Finding]:
     """Tell of pods several of whose containers were given devices."""
+    if any(_GIVES in words and _applies(words) for words in _images(facts, name)):
+        return
     for pod in facts.pods_on(name):
         held = None if has_ended(pod) else allotment_of(pod, [])
         shares = {} if held is None else held.containers

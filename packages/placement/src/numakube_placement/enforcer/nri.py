@@ -34,6 +34,7 @@ from numakube.node.cgroups.write_order import GroupSetting
 from numakube.node.nri.nri_objects import STOPPED, ContainerAdjustment, CpuLimits, Update
 from numakube.node.nri.nri_plugin import ConnectedRuntime, NriEvent, Session
 from numakube.values.cpuset import CpuSet
+from numakube_placement.enforcer.device_variables import variables_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,8 +73,18 @@ class NriPlugin:
         clock: Clock,
         *,
         most_seconds: float = MOST_SECONDS,
+        gives_devices: bool = False,
     ) -> None:
-        """Prepare; no answer takes longer than *most_seconds*."""
+        """Prepare.
+
+        Args:
+            enforcer: knows what containers are to have.
+            metrics: counts answers.
+            clock: limits how long they take.
+            most_seconds: no answer takes longer.
+            gives_devices: whether containers get variables for the devices allotted to them.
+        """
+        self._gives_devices = gives_devices
         self._enforcer = enforcer
         self._most = most_seconds
         self._metrics = metrics
@@ -130,7 +141,8 @@ class NriPlugin:
         self._metrics.nri_containers.labels(answer).inc()
         say = _log.warning if answer in (UNKNOWN, LATE) else _log.debug
         say("nri_container", pod=pod.name, container=container.name, answer=answer)
-        return ContainerAdjustment(cpu=cpu, others=self._riding(container.id))
+        env = variables_of(pod.annotations, container.name) if self._gives_devices else {}
+        return ContainerAdjustment(cpu=cpu, env=env, others=self._riding(container.id))
 
     async def updating(
         self, pod: Sandbox, container: NriContainer, wanted: CpuLimits

@@ -119,7 +119,9 @@ class EnforcerProcess:
             watched=self._watch_groups,
             wrote=lambda outcome: self._plugin.wrote(outcome),
         )
-        self._plugin = NriPlugin(self.enforcer, metrics, around.clock)
+        self._plugin = NriPlugin(
+            self.enforcer, metrics, around.clock, gives_devices=settings.devices
+        )
         self._link = NriLink(
             self._plugin,
             metrics,

@@ -92,6 +92,13 @@ class EnforcerSettings:
         help="Set containers before they start, as an NRI plugin of the runtime: if there is NRI, "
         "always (not ready without it), or never.",
     )
+    devices: bool = setting(
+        "--device-variables/--no-device-variables",
+        default=False,
+        env="ENFORCER_DEVICE_VARIABLES",
+        help="Give each container the GPUs allotted to it, by NVIDIA_VISIBLE_DEVICES. Needs "
+        "NRI, and no other agent that does so.",
+    )
     nri_socket: str = setting(
         "--nri-socket",
         default=DEFAULT_SOCKET,

@@ -111,7 +111,13 @@ class FakeRuntime:
         answer = await self._ask("CreateContainer", request)
         response = NRI.CreateContainerResponse.FromString(answer)
         self._take(response.update)
-        made = replace(container, cpu=_over(container.cpu, cpu_of(response.adjust.linux.resources)))
+        env = dict(one.partition("=")[::2] for one in container.env)
+        env |= {one.key: one.value for one in response.adjust.env}
+        made = replace(
+            container,
+            cpu=_over(container.cpu, cpu_of(response.adjust.linux.resources)),
+            env=tuple(f"{name}={text}" for name, text in env.items()),
+        )
         self.containers[container.id] = made
         return made.cpu
 

@@ -83,7 +83,11 @@ _NRI: Final[Mapping[str, Fields]] = MappingProxyType(
             "linux": (11, "LinuxContainer"),
         },
         "LinuxContainer": {"resources": (3, "LinuxResources")},
-        "ContainerAdjustment": {"linux": (6, "LinuxContainerAdjustment")},
+        "ContainerAdjustment": {
+            "env": (4, "[KeyValue]"),
+            "linux": (6, "LinuxContainerAdjustment"),
+        },
+        "KeyValue": {"key": (1, "string"), "value": (2, "string")},
         "LinuxContainerAdjustment": {"resources": (2, "LinuxResources")},
         "ContainerUpdate": {
             "container_id": (1, "string"),

@@ -64,9 +64,14 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerAdjustment:
-    """What a plugin says of the container that it is asked about, and what else is to change."""
+    """What a plugin says of the container that it is asked about, and what else is to change.
+
+    Attributes:
+        env: variables of the container, instead of those of the same names.
+    """
 
     cpu: CpuLimits | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     others: Sequence[Update] = ()
 
 

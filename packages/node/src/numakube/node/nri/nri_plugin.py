@@ -217,6 +217,8 @@ class Session:
         )
         if answer.cpu is not None:
             response.adjust.linux.resources.CopyFrom(resources_for(answer.cpu))
+        for name, text in answer.env.items():
+            response.adjust.env.add(key=name, value=text)
         return response
 
     async def _update(self, payload: bytes) -> Any:  # noqa: ANN401 - a generated class
