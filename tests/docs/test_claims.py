@@ -11,6 +11,7 @@ import click
 import pytest
 from tests.docs.pages import ROOT
 
+from numakube.cli.command_table import COMMANDS, joined
 from numakube.cli.main import cli
 from numakube.dra.features import LATEST
 from numakube.insight.doctor.all_checks import RULES
@@ -58,6 +59,9 @@ def _options(words: list[str]) -> set[str] | None:
     """Return the options of the command that *words* begin with; ``None`` if it is none."""
     command: click.Command = cli
     taken = {option for parameter in cli.params for option in parameter.opts}
+    noun = " ".join(words[:2])
+    if noun in joined() and words[0] in COMMANDS:
+        words = [noun]
     for word in words:
         if not isinstance(command, click.Group):
             break
