@@ -101,6 +101,9 @@ class GangPlan:
     def why_not(self, request: GangRequest) -> str:
         """Say what keeps the gang from fitting."""
         told = request.problem or self.short
+        if told and not request.problem and not self.fitting and self.refused:
+            # That no domain takes any is no reason: what refuses the first pod is.
+            told += f"; {self.refused[0][0].name}: {self.refused[0][1].why}"
         if not told:
             told = f"{self.fitting} of {request.needed} needed pods fit"
             for pod, decision in self.refused[:1]:

@@ -158,13 +158,23 @@ class EqualPods:
         found = [self.areas.whole] if level is None else list(self.areas.whole.at(level))
         own = [self.short.area] if self.short else [area for area in found if area.is_own]
         best = max(own or found, key=lambda area: (area.takes, area.name), default=None)
-        if best is None or best.takes >= self.asked.needed or self.counts is None:
+        if best is None:
+            return self._nodes_with(level)
+        if best.takes >= self.asked.needed or self.counts is None:
             return None
         nodes = self.nodes_of([best])
         if best.takes <= _DIAGNOSED_WITH:
             return nodes
         full = nodes.rows[self.counts.takes[nodes.rows] == 0]
         return GangNodes(full, nodes.domain, nodes.name) if len(full) else nodes
+
+    def _nodes_with(self, level: int | None) -> GangNodes | None:
+        """Return the nodes of all domains of a level, of which none takes a pod."""
+        if self.areas is None or level is None:
+            return None
+        domains = self.areas.domains
+        rows = domains.rows[domains.ids[level] >= 0]
+        return GangNodes(rows, name=self._known.tree.levels[level].name) if len(rows) else None
 
     def why_short(self) -> str:
         """Say what is short."""
