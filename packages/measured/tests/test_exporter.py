@@ -108,6 +108,19 @@ async def test_metrics_name_pods_with_a_place(scene: Scene) -> None:
     assert read("numakube_measured_zone_memory_free_bytes", zone) == 16 * GIB
 
 
+@pytest.mark.parametrize("name", ["cpuset.cpus.effective", "cpuset.mems.effective"])
+@pytest.mark.parametrize("text", ["0-65535\n", "9" * 30 + "\n", "\xff,-1,5-2\n"])
+async def test_files_that_are_no_kernels_do_not_end_the_exporter(
+    scene: Scene, name: str, text: str
+) -> None:
+    (scene.node.root / "sys/fs/cgroup" / scene.node.container("db") / name).write_text(text)
+    annotations = scene.reader.annotations(scene.node.inputs, [])
+    found = read_measurement(
+        NodeResourceTopology(metadata=ObjectMeta(name="worker", annotations=annotations))
+    )
+    assert annotations == {} or isinstance(found, Measurement)
+
+
 async def test_what_is_published_names_nobody(scene: Scene) -> None:
     """Bundles keep it when they are made anonymous."""
     text = scene.reader.annotations(scene.node.inputs, [])[ANNOTATION]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.errors import NumakubeError
 from numakube.topology.exact_report import uid_hash
 from numakube_measured.measurement import ANNOTATION, write_measurement
 from numakube_measured.metrics import MeasuredFigures
@@ -82,8 +83,9 @@ class MeasuringReader:
                 now=clock.now(),
                 at=begun,
             )
-        except OSError as error:
-            # Of a kernel that refuses what it offers; the report must not suffer from it.
+        except (OSError, NumakubeError, ValueError) as error:
+            # Of a kernel that refuses what it offers, or of files that are no kernel's: the
+            # exporter must not end for it.
             _log.warning("node_not_measured", error=str(error))
             return None
         self._names = {uid_hash(pod.uid): pod.key for pod in pods.values()}
