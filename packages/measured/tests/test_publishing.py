@@ -69,6 +69,7 @@ def test_too_many_pods_are_cut_and_counted() -> None:
         '{"zones": [{"id": 99999999999999999999}]}',
         "[" * 100_000,
         "x" * (3 * MOST_BYTES),
+        '{"zones": [{"id": 0, "guests": [' + ",".join(['{"uid": "a"}'] * 99) + "]}]}",
         '{"takenAt": "' + "x" * 5000 + '"}',
     ],
 )

@@ -19,8 +19,8 @@ from numakube.insight.scheduler_engine import engine_of
 from numakube.testing import World, pod
 from numakube.values.quantity import value
 from numakube_virtual_machines.explaining import with_machine
-from numakube_virtual_machines.guest_cells import GuestCell, cells_of
-from numakube_virtual_machines.launcher_pod import pod_of
+from numakube_virtual_machines.guest_cells import GuestCell, cells_of, guest_of
+from numakube_virtual_machines.launcher_pod import GUEST, pod_of
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -206,6 +206,15 @@ def _without_devices(planned: Any) -> Any:
     container = msgspec.structs.replace(container, resources=resources)
     spec = msgspec.structs.replace(planned.spec, containers=(container,))
     return msgspec.structs.replace(planned, spec=spec)
+
+
+@pytest.mark.parametrize("text", ["", "4", "4 x", "-1 5", "9" * 5000 + " 1", "1 2 3", "٤ 5"])
+def test_a_forged_mark_is_no_guest(text: str) -> None:
+    """Whoever writes pods could write anything there."""
+    planned = pod("db")
+    metadata = msgspec.structs.replace(planned.metadata, annotations={GUEST: text})
+    found = guest_of(msgspec.structs.replace(planned, metadata=metadata))
+    assert found is None or text == "٤ 5"
 
 
 def test_pods_of_running_machines_are_shown_as_such() -> None:

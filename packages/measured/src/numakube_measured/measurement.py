@@ -26,6 +26,8 @@ ANNOTATION: Final = OUR_PREFIX + "measured"
 MOST_BYTES: Final = 48 << 10
 """Annotations of an object have 256 KiB together; a report has other ones."""
 MOST_PODS: Final = 128
+MOST_DEVICES: Final = 64
+"""Devices of one pod with interrupts elsewhere that are told."""
 MIB: Final = 1 << 20
 
 Amount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]
@@ -62,7 +64,7 @@ class MeasuredZone(_Part, frozen=True):
     free_mi: Amount | None = None
     available_mi: Amount | None = None
     guests_mi: Amount = 0
-    guests: tuple[Guest, ...] = ()
+    guests: Annotated[tuple[Guest, ...], msgspec.Meta(max_length=16)] = ()
     traffic_mi_per_second: Amount | None = None
     remote_mi_per_second: Amount | None = None
     missed_per_second: Amount | None = None
@@ -88,7 +90,7 @@ class FarInterrupts(_Part, frozen=True):
 
     device: Word
     count: Amount = 0
-    numbers: tuple[Amount, ...] = ()
+    numbers: Annotated[tuple[Amount, ...], msgspec.Meta(max_length=64)] = ()
     zones: tuple[ZoneNumber, ...] = ()
     per_second: Amount | None = None
 
@@ -125,7 +127,7 @@ class MeasuredPod(_Part, frozen=True):
     containers: dict[Amount, dict[ZoneNumber, Amount]] = {}
     threads: dict[ZoneNumber, Amount] = {}
     confined: bool = False
-    far_interrupts: tuple[FarInterrupts, ...] = ()
+    far_interrupts: Annotated[tuple[FarInterrupts, ...], msgspec.Meta(max_length=MOST_DEVICES)] = ()
     throttled: Share | None = None
     stolen: Share | None = None
     others: Share | None = None
@@ -225,7 +227,7 @@ def read_measurement(nrt: NodeResourceTopology | None) -> Measurement | Unmeasur
     return NOT_MEASURED if text is None else _read(text)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def _read(text: str) -> Measurement | Unmeasured:
     if len(text) > 2 * MOST_BYTES:
         return Unmeasured(f"its measurement has more than {2 * MOST_BYTES} bytes")

@@ -128,12 +128,17 @@ def speed_of(
     total, weight = sum(memory.values()), sum(cpus.values())
     if not total or not weight:
         return None
+    known = {(cell.cpus, cell.memory): cell.mi_per_second for cell in speed.cells}
+    best: dict[int, int] = {}
+    for (node, _), figure in known.items():
+        best[node] = max(best.get(node, 0), figure or 0)
     seconds = 0.0
     for node, part in cpus.items():
         for zone, size in memory.items():
-            share = speed.share(node, zone)
-            if size and part and share is None:
+            if not size or not part:
+                continue
+            figure = known.get((node, zone))
+            if not figure:
                 return None
-            if size and part and share is not None:
-                seconds += part / weight * size / total / share
+            seconds += part / weight * size / total * best[node] / figure
     return 1 / seconds if seconds else None

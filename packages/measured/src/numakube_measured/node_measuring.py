@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
@@ -38,6 +39,7 @@ from numakube.topology.exact_report import uid_hash
 from numakube.values.times import format_time
 from numakube_measured.measurement import (
     MIB,
+    MOST_DEVICES,
     MOST_PODS,
     FarInterrupts,
     Guest,
@@ -326,7 +328,7 @@ class NodeMeasurer:
             containers={place: _mebibytes(of) for place, of in sorted(reading.containers.items())},
             threads=dict(sorted(reading.threads.items())),
             confined=reading.confined,
-            far_interrupts=tuple(rates.far(promised, devices)),
+            far_interrupts=tuple(islice(rates.far(promised, devices), MOST_DEVICES)),
             throttled=rates.throttled(promised.uid),
             stolen=rates.stolen(reading.pinned_cpus),
             others=rates.others(promised.uid, reading.pinned_cpus),

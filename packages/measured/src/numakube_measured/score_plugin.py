@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from numakube.errors import ConfigError
 from numakube.scheduling.framework import MAX_NODE_SCORE, Score
 from numakube.values.resources import MEMORY
-from numakube_measured.measurement import Unmeasured, read_measurement
+from numakube_measured.measurement import ANNOTATION, Unmeasured, read_measurement
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.api.nrt import NodeResourceTopology
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
@@ -34,6 +35,8 @@ class MeasuredRoom(Score):
     def __init__(self, enough: float = _ENOUGH) -> None:
         """Rate by the share of a zone's memory that is *enough* to be left."""
         self._enough = enough
+        # By node: the text of its measurement, and the shares of its zones in it.
+        self._known: dict[str, tuple[str, Mapping[int, float]]] = {}
 
     @classmethod
     def make(cls, args: Mapping[str, Any], handle: object) -> MeasuredRoom:
@@ -55,16 +58,26 @@ class MeasuredRoom(Score):
         topology = None if belief is None else belief.topology
         if belief is None or topology is None:
             return MAX_NODE_SCORE // 2
-        measurement = read_measurement(belief.nrt)
-        if isinstance(measurement, Unmeasured) or topology.why_old:
-            return MAX_NODE_SCORE // 2
+        measured = {} if topology.why_old else self._shares(node.name, belief.nrt)
         wanted = pod.requests.get(MEMORY, 0)
-        shares = []
-        for zone, free in zip(topology.zones, belief.available, strict=True):
-            seen = measurement.zone(zone.id)
-            share = None if seen is None else seen.available_share
-            if share is not None and free.get(MEMORY, 0) >= wanted:
-                shares.append(min(1.0, share / self._enough))
+        shares = [
+            min(1.0, measured[zone.id] / self._enough)
+            for zone, free in zip(topology.zones, belief.available, strict=True)
+            if zone.id in measured and free.get(MEMORY, 0) >= wanted
+        ]
         if not shares:
             return MAX_NODE_SCORE // 2
         return round(MAX_NODE_SCORE * sum(shares) / len(shares))
+
+    def _shares(self, node: str, report: NodeResourceTopology) -> Mapping[int, float]:
+        """Return what is left of each zone as measured; the text is read when it is another one."""
+        text = report.metadata.annotations.get(ANNOTATION, "")
+        known, shares = self._known.get(node, ("", {}))
+        if text != known:
+            measurement = read_measurement(report)
+            zones = () if isinstance(measurement, Unmeasured) else measurement.zones
+            shares = {
+                zone.id: zone.available_share for zone in zones if zone.available_share is not None
+            }
+            self._known[node] = text, shares
+        return shares

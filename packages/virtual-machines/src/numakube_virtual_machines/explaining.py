@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def with_machine(explanation: Explanation, engine: Engine, subject: Subject) -> Explanation:
     """Return *explanation* with what a planned pod is that runs a virtual machine."""
-    if guest_of(subject.pod) is None:
+    if not subject.planned or guest_of(subject.pod) is None:
         return explanation
     notes = (*explanation.notes, *_asked(subject.pod), *_cells(explanation, engine, subject.pod))
     return msgspec.structs.replace(explanation, notes=notes)

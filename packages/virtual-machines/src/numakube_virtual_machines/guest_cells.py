@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet.admission_outcome import Admitted
 from numakube_virtual_machines.launcher_pod import COMPUTE, GUEST, PASSTHROUGH
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.kubelet.kubelet_model import KubeletNode
+
+
+_MOST_DIGITS: Final = 18
+_PARTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,9 @@ def cells_of(
 
 def guest_of(pod: Pod) -> tuple[int, int] | None:
     """Return CPUs and memory of the guest of a planned pod; ``None`` if it is none of a machine."""
-    cpus, _, size = pod.metadata.annotations.get(GUEST, "").partition(" ")
-    return (int(cpus), int(size)) if cpus.isdecimal() and size.isdecimal() else None
+    words = pod.metadata.annotations.get(GUEST, "").split(" ")
+    known = [int(word) for word in words if word.isdecimal() and len(word) <= _MOST_DIGITS]
+    return (known[0], known[1]) if len(known) == len(words) == _PARTS else None
 
 
 def cells_on(model: KubeletNode, pod: Pod) -> tuple[GuestCell, ...]:
