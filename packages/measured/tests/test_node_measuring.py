@@ -92,6 +92,16 @@ def test_others_on_the_cpus_of_a_pod_are_noticed(tmp_path: Path, version: Versio
     assert found.confined
 
 
+@pytest.mark.parametrize(("mems", "confined"), [("0", True), ("0-1", False), ("1", False)])
+def test_a_pod_is_confined_if_its_memory_can_come_from_nowhere_else(
+    tmp_path: Path, mems: str, confined: bool
+) -> None:
+    node = FakeNode(tmp_path)
+    node.run(running("db"), holding("db", memory=0))
+    node.usage.confine(node.container("db"), cpus="1,9", mems=mems)
+    assert pod_in(node.measure(), "db").confined is confined
+
+
 def test_a_container_that_may_run_elsewhere_says_nothing_of_others(tmp_path: Path) -> None:
     """Its time cannot be told from that on other CPUs."""
     node = FakeNode(tmp_path)

@@ -22,7 +22,9 @@ from numakube_measured.measurement import (
 from numakube_measured.score_plugin import MeasuredRoom
 
 
-def rating(first: float | None, second: float | None = 1.0, *, enough: float = 0.2) -> int:
+def rating(
+    first: float | None, second: float | None = 1.0, *, enough: float = 0.2, memory: str = "1Gi"
+) -> int:
     """Return the score of a node whose zones have these shares of memory left."""
     world = World()
     world.add_node("node")
@@ -41,7 +43,9 @@ def rating(first: float | None, second: float | None = 1.0, *, enough: float = 0
         )
     node = engine_of(facts).cluster.node("node")
     assert node is not None
-    return MeasuredRoom(enough).score(CycleState(), PodInfo(pod("db", cpu="2")), node)
+    return MeasuredRoom(enough).score(
+        CycleState(), PodInfo(pod("db", cpu="2", memory=memory)), node
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,6 +58,11 @@ def test_a_full_zone_costs_its_part_of_the_score(first: float, second: float, sc
 
 def test_a_node_that_is_not_measured_is_neither_avoided_nor_preferred() -> None:
     assert rating(None) == 50
+
+
+def test_zones_without_room_by_the_books_do_not_count() -> None:
+    """The kubelet will not choose them."""
+    assert rating(0.0, 0.0, memory="10000Gi") == 50
 
 
 def test_what_is_enough_can_be_said() -> None:
