@@ -9,8 +9,8 @@ debug_client    how those tools reach them
 cluster_mirror  what the API server says, kept as the state that decisions need
 flight_recording
                 what happens to pods, for the flight recorder
-gathering, bundle, anonymising
-                a cluster read into one file, and the file without names
+gathering, bundle, cluster_file, anonymising
+                a cluster read into one file, from one, and the file without names
 deployer        brings components onto a cluster and takes them away
 
 What `__all__` names is public; it is loaded when it is first used.
@@ -22,8 +22,10 @@ from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from numakube.apps.bundle import unpack
+    from numakube.apps.cluster_file import read_cluster
 
 __all__ = [
+    "read_cluster",
     "unpack",
 ]
 
@@ -31,5 +33,6 @@ __getattr__ = lazy_names(
     __name__,
     {
         "bundle": "unpack",
+        "cluster_file": "read_cluster",
     },
 )

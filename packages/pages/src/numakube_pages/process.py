@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import structlog
 
-from numakube.apps.cluster_file import read_cluster
+from numakube.apps import read_cluster
 from numakube.apps.dra_mirror import CLAIMS, SLICES, TAINT_RULES
 from numakube.apps.host import Access
 from numakube.apps.host.common_settings import (

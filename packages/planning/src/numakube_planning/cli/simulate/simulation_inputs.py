@@ -164,7 +164,7 @@ def _beginning(
 def _collected(given: SimulateOptions) -> Collected:
     if given.source is None or given.source == LIVE:
         return asyncio.run(_gathered(given.cluster))
-    from numakube.apps.cluster_file import read_cluster
+    from numakube.apps import read_cluster
 
     return read_cluster(read_bytes(given.source), given.source)
 
