@@ -31,7 +31,7 @@ from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies, place, room_for
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, REQUIRED_TOPOLOGY
-from numakube.testing import World, pod
+from numakube.testing import GPU, World, pod
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -94,6 +94,20 @@ def test_what_helps_all_of_them_was_tried_for_all_of_them() -> None:
         more = with_nodes_like(facts, "a", count)
         pods = list(copies(pod("web", cpu="7"), 7))
         assert (place(engine_of(more), pods).first_refused is None) is all_fit
+
+
+def test_what_all_of_them_could_do_without_is_said_so() -> None:
+    """Nobody asks for nothing."""
+    made = World()
+    made.add_node("a", machine="2 sockets, 4 cores, 16Gi, gpu 1")
+    for number in range(2):
+        made.run(pod(f"busy-{number}", cpu="1", also={GPU: "1"}), "a")
+    facts = made.facts()
+    found = explain_workload(
+        facts, engine_of, planned(facts, pod("p", cpu="1", also={GPU: "1"}), 2)
+    )
+    texts = [change.text for change in found.changes]
+    assert f"Do without {GPU} in container main: all of them then fit." in texts
 
 
 def test_pods_of_a_deployment_belong_to_its_replica_sets() -> None:

@@ -299,6 +299,8 @@ class _Trials:
                 now = text_of(resource, amount)
                 what = "CPUs" if resource == CPU else resource
                 text = f"Ask for {now} {what} instead of {change.was} in container {container}"
+                if not amount:
+                    text = f"Do without {what} in container {container}"
                 yield msgspec.structs.replace(
                     change, text=f"{text}: all of them then fit.", node="", to=now
                 )
