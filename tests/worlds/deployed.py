@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from tests.worlds.oracles import Finding
@@ -100,7 +101,9 @@ class Trial:
                 return
             await self.lab.client.delete(CONFIG_MAPS.raw, _USERS, namespace=_SPACE)
             await self._remove(everything, choices)
-        self._compare(f"to deploy and remove {components}", before, await self._objects())
+        # A real namespace goes when its controller has emptied it, which nothing here waits for.
+        what = f"to deploy and remove {components}"
+        self.findings += await self.lab.found_at_rest(partial(self._changes, what, before))
 
     async def _remove(
         self, components: Sequence[str], choices: Choices, *, dry_run: bool = False
@@ -128,14 +131,31 @@ class Trial:
         return found
 
     def _compare(self, what: str, before: Objects, after: Objects) -> None:
-        for key in sorted(before.keys() ^ after.keys()):
-            self._found(f"{what} has {'made' if key in after else 'taken away'} {key}")
-        for key in sorted(before.keys() & after.keys()):
-            if before[key] != after[key]:
-                self._found(f"{what} has made {key} anew")
+        self.findings += _changes(what, before, after)
+
+    async def _changes(self, what: str, before: Objects) -> list[Finding]:
+        return _changes(what, before, await self._objects())
 
     def _found(self, text: str) -> None:
-        self.findings.append(Finding("components_leave_no_trace", text))
+        self.findings.append(_trace(text))
+
+
+def _changes(what: str, before: Objects, after: Objects) -> list[Finding]:
+    """Return what is there no more, or for the first time, or anew."""
+    found = [
+        _trace(f"{what} has {'made' if key in after else 'taken away'} {key}")
+        for key in sorted(before.keys() ^ after.keys())
+    ]
+    found += [
+        _trace(f"{what} has made {key} anew")
+        for key in sorted(before.keys() & after.keys())
+        if before[key] != after[key]
+    ]
+    return found
+
+
+def _trace(text: str) -> Finding:
+    return Finding("components_leave_no_trace", text)
 
 
 def _key(document: Document) -> tuple[str, str, str]:

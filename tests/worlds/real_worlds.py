@@ -76,8 +76,8 @@ async def _play_together(
 
 def _tell(world: RealWorld) -> None:
     """Say at once what came of a world: one takes minutes."""
-    came = f"finds {world.findings[0].oracle}" if world.findings else "holds"
-    click.echo(f"world {world.number} with {world.pods} pods {came}", err=True)
+    came = "".join(f"\n  {finding}" for finding in world.findings) or " holds"
+    click.echo(f"world {world.number} with {world.pods} pods:{came}", err=True)
 
 
 async def played_on(cluster: RealCluster, number: int, commands: Sequence[Command]) -> RealWorld:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.apps.operator.test_on_the_lab import remove_definition
@@ -30,9 +30,9 @@ from numakube.kube.catalog import (
     PODS,
     resource_of,
 )
-from numakube.kube.client import Client
+from numakube.kube.client import Client, merge_patch
 from numakube.kube.connection.transport import Request
-from numakube.kube.resource_types import Document
+from numakube.kube.resource_types import Document, Resource
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.manifests.components import DEFAULT, Choices, objects_of
 from numakube.testing import until
@@ -109,6 +109,42 @@ async def test_a_dry_run_changes_nothing(site: Site) -> None:
     await engine.deploy(objects_of(DEFAULT, Choices()))
     assert journal.deeds() == {Deed.CREATED}
     assert await names(client) == before
+
+
+class Hurried:
+    """A client that others are faster than: they write the status of what was just read."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.writes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def get(self, resource: Resource[Any], name: str, *, namespace: str = "") -> Any:
+        """Return an object that is no longer the newest."""
+        found = await self._client.get(resource, name, namespace=namespace)
+        if resource.plural == DAEMON_SETS.plural:
+            self.writes += 1
+            status = merge_patch({"status": {"collisionCount": self.writes}})
+            await self._client.patch(
+                resource, name, status, namespace=namespace, subresource="status"
+            )
+        return found
+
+
+async def test_what_others_write_meanwhile_is_no_change_of_ours(site: Site) -> None:
+    """Controllers write statuses at any time, which gives an object another version."""
+    client, journal = Hurried(site.client), Journal()
+    engine = DeployEngine(client=cast("Client", client), tell=journal)
+    image = "registry.example/numakube:1"
+    await engine.deploy(objects_of(["exporter"], Choices(image=image)))
+    assert journal.deeds() == {Deed.CREATED}
+    await engine.deploy(objects_of(["exporter"], Choices(image=image)))
+    assert client.writes
+    assert journal.deeds() == {Deed.UNCHANGED}
+    await engine.deploy(objects_of(["exporter"], Choices(image=f"{image}0")))
+    assert journal.deeds() == {Deed.UNCHANGED, Deed.CONFIGURED}
 
 
 async def test_what_was_there_before_stays(site: Site) -> None:

@@ -179,6 +179,7 @@ def _words(pod: dict[str, Any]) -> Iterator[str]:
 FIELD_MANAGER: Final = "numakube-deployer"
 _SHARED: Final = ("Namespace", "CustomResourceDefinition")
 """Kinds whose objects may serve others too; one that was there before is left as it is."""
+_WRITTEN_BY_SERVERS: Final = ("managedFields", "resourceVersion")
 _POLL_SECONDS: Final = 1.0
 
 
@@ -280,8 +281,7 @@ class DeployEngine:
         )
         if live is None:
             return Deed.CREATED
-        same = applied["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
-        return Deed.UNCHANGED if same else Deed.CONFIGURED
+        return Deed.UNCHANGED if _content(applied) == _content(live) else Deed.CONFIGURED
 
     async def remove(
         self,
@@ -408,3 +408,16 @@ def name_of(document: Document) -> str:
 def is_ours(live: Document) -> bool:
     """Tell whether `numakube deploy` has made an object."""
     return manager_of(live) == FIELD_MANAGER
+
+
+def _content(document: Document) -> Document:
+    """Return what an apply may change in an object.
+
+    Its version tells nothing: others write its status at any time, and an API server writes an
+    object whose list of writers is in no order of names when the next one applies nothing new.
+    """
+    metadata = document["metadata"].items()
+    kept = {name: value for name, value in metadata if name not in _WRITTEN_BY_SERVERS}
+    return {name: value for name, value in document.items() if name != "status"} | {
+        "metadata": kept
+    }
