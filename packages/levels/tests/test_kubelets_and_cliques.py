@@ -32,7 +32,8 @@ def takes(world: World, one: Any) -> list[int]:
     """Return how many pods each node takes."""
     engine = world.scheduler(without_election()).engine
     info = PodInfo(one)
-    return AlignedCounts().of(Deciding.of(engine, info), info, 8).takes.tolist()
+    counts: list[int] = AlignedCounts().of(Deciding.of(engine, info), info, 8).takes.tolist()
+    return counts
 
 
 def test_free_devices_on_two_numa_nodes_are_none_for_an_aligned_pod() -> None:
