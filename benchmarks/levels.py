@@ -37,7 +37,7 @@ _MOST_SECONDS: Final = 0.05
 def run() -> Iterator[dict[str, object]]:
     """Measure every case."""
     for gangs, size in _CASES:
-        engine = _cluster(_NODES, _RACKS, "1 socket, 32 cores, smt 1, 64Gi")
+        engine = _cluster(_NODES, _RACKS, "1 socket, 64 cores, smt 1, 128Gi")
         _planned(engine, "warm-up", size, {"numakube.dev/gang-topology": _RACK})
         began = time.process_time()
         for number in range(gangs):
