@@ -43,6 +43,13 @@ _MOST_ON_A_NODE: Final = 256
 _TRIED_AT_MOST: Final = 4_096
 """Kinds of nodes that are tried for one answer; what is left over is bounded by amounts."""
 
+_WIDEST: Final = 8
+"""NUMA nodes of the widest machines on which pods are tried one after the other.
+
+A kubelet's search grows with the sets of NUMA nodes: on wider machines an answer takes so long that
+hundreds of them, for each kind of nodes, would hold up the pods of everybody.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
@@ -151,6 +158,7 @@ class AlignedCounts:
                 known = self._counts[kind, key] = count, most, limit
             found[at] = min(known[0], most)
             limits.add(known[2])
+            exact = exact and not _is_wide(snapshot.at(int(rows[position])))
         limits.discard("")
         takes[rows] = found[inverse]
         for row in apart & set(rows.tolist()):
@@ -296,6 +304,8 @@ def _tried(
     copy, state, count = node.clone(), begun.clone(), 0
     if before is not None:
         runtime.add_pod(state, pod, before, copy)
+    if _is_wide(node):
+        return min(_by_amounts(pod, copy), most), ""
     for other in _siblings(pod, most):
         status = runtime.admits(state, other, copy)
         if not status.ok:
@@ -303,6 +313,22 @@ def _tried(
         runtime.add_pod(state, pod, other, copy)
         count += 1
     return count, ""
+
+
+def _is_wide(node: NodeInfo) -> bool:
+    """Tell whether a machine has too many NUMA nodes for trials."""
+    topology = node.numa.topology if node.numa is not None else None
+    return topology is not None and len(topology.zones) > _WIDEST
+
+
+def _by_amounts(pod: PodInfo, node: NodeInfo) -> int:
+    """Return how many pods like *pod* the amounts of a node are enough for."""
+    room = (
+        (node.allocatable.get(name, 0) - node.requested.get(name, 0)) // amount
+        for name, amount in pod.requests.items()
+        if amount > 0
+    )
+    return max(0, min(room, default=1))
 
 
 def _siblings(pod: PodInfo, most: int) -> Iterator[PodInfo]:
@@ -324,9 +350,4 @@ def _with_evictions(attempt: Attempt, takes: IntArray, most: int) -> None:
         copy = node.clone()
         for one in lower:
             copy.remove_pod(one.uid)
-        room = (
-            (copy.allocatable.get(name, 0) - copy.requested.get(name, 0)) // amount
-            for name, amount in pod.requests.items()
-            if amount > 0
-        )
-        takes[node.row] = max(takes[node.row], min(max(min(room, default=1), 0), most))
+        takes[node.row] = max(takes[node.row], min(_by_amounts(pod, copy), most))
