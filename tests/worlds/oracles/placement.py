@@ -240,6 +240,10 @@ async def simulation_says_what_fits(lab: Lab) -> AsyncIterator[str]:
         return
     waiting = lab.waiting()
     young = any(lab.age(pod) < lab.young_seconds for pod in waiting)
+    if any(
+        not pod.spec.node_name and pod not in waiting and not has_ended(pod) for pod in lab.pods
+    ):
+        return  # A simulation has one scheduler, which takes the pods of others for its own.
     if not waiting or young or any(pod.spec.scheduling_gates for pod in waiting):
         return
     # Simulated kubelets are of a release that reads what pods ask for as a whole.
