@@ -101,9 +101,9 @@ class Trial:
                 return
             await self.lab.client.delete(CONFIG_MAPS.raw, _USERS, namespace=_SPACE)
             await self._remove(everything, choices)
-        # A real namespace goes when its controller has emptied it, which nothing here waits for.
+        # A real namespace goes when its controller has emptied it, which takes its time.
         what = f"to deploy and remove {components}"
-        self.findings += await self.lab.found_at_rest(partial(self._changes, what, before))
+        self.findings += await self.lab.found_in_the_end(partial(self._changes, what, before))
 
     async def _remove(
         self, components: Sequence[str], choices: Choices, *, dry_run: bool = False

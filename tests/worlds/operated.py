@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from tests.worlds.oracles import Finding
@@ -65,7 +66,7 @@ class Operation:
         await client.delete(OPERATORS, _EXPORTERS)
         await client.delete(SCHEDULERS, _SCHEDULER)
         await self.lab.pass_time(_WAIT_SECONDS)
-        await self._look_what_is_left()
+        self.findings += await self.lab.found_in_the_end(self._outliving)
         stop.set()
         await self.lab.through(task)
         for document in reversed(documents):
@@ -104,14 +105,20 @@ class Operation:
         await client.delete(CLUSTER_ROLES, "rte")
 
     async def _look(self, when: str) -> None:
-        """Look whether both are there with the image that was asked for, and said to be so."""
+        self.findings += await self.lab.found_in_the_end(partial(self._wrong, when))
+
+    async def _wrong(self, when: str) -> list[Finding]:
+        """Return where not both are there with the image that was asked for, and said to be so."""
+        found = []
         for resource, kind, name in (
             (DAEMON_SETS, OPERATORS, _EXPORTERS),
             (DEPLOYMENTS, SCHEDULERS, _SCHEDULER),
         ):
             made = await self._listed(resource)
             if [_image(one) for one in made] != [_IMAGE]:
-                self._found(f"{when}: {[_image(one) for one in made]} of {resource.plural}")
+                found.append(
+                    _finding(f"{when}: {[_image(one) for one in made]} of {resource.plural}")
+                )
                 continue
             owner = await self.lab.through(self.lab.client.get(kind.raw, name))
             told = {
@@ -119,28 +126,35 @@ class Operation:
                 for condition in owner["status"]["conditions"]
             }
             if (told.get("Available") == "True") != _is_ready(made[0]):
-                self._found(
-                    f"{when}: {name} says {told}, its {resource.plural}: {made[0]['status']}"
+                found.append(
+                    _finding(
+                        f"{when}: {name} says {told}, its {resource.plural}: {made[0]['status']}"
+                    )
                 )
         roles = await self.lab.through(self.lab.client.list(CLUSTER_ROLES))
         if "rte" not in {role["metadata"]["name"] for role in roles.items}:
-            self._found(f"{when}: exporters have no role")
+            found.append(_finding(f"{when}: exporters have no role"))
+        return found
 
-    async def _look_what_is_left(self) -> None:
-        for resource in (DAEMON_SETS, DEPLOYMENTS):
-            for item in await self._listed(resource):
-                self._found(f"{resource.plural} {item['metadata']['name']} outlives its owner")
+    async def _outliving(self) -> list[Finding]:
+        """Return what is still there of what nobody asks for any more."""
+        left = [
+            f"{resource.plural} {item['metadata']['name']}"
+            for resource in (DAEMON_SETS, DEPLOYMENTS)
+            for item in await self._listed(resource)
+        ]
         accounts = await self.lab.through(self.lab.client.list(SERVICE_ACCOUNTS, namespace=_SPACE))
-        for account in accounts.items:
-            if account["metadata"]["name"] in ("rte", "secondary-scheduler"):
-                self._found(f"the account {account['metadata']['name']} outlives its owner")
+        names = {account["metadata"]["name"] for account in accounts.items}
+        left += [f"the account {name}" for name in ("rte", "secondary-scheduler") if name in names]
+        return [_finding(f"{what} outlives its owner") for what in left]
 
     async def _listed(self, resource: Resource[Any]) -> list[Document]:
         listed = await self.lab.through(self.lab.client.list(resource.raw, namespace=_SPACE))
         return [item for item in listed.items if item["metadata"]["name"] != _OWN_PODS]
 
-    def _found(self, text: str) -> None:
-        self.findings.append(Finding("the_operator_does_what_is_asked", text))
+
+def _finding(text: str) -> Finding:
+    return Finding("the_operator_does_what_is_asked", text)
 
 
 def _image(document: Document) -> str:

@@ -6,9 +6,11 @@ so a scenario that prints nothing for it is one in which everything holds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from tests.apps.scheduler.gang_trials import groups_of
@@ -236,17 +238,23 @@ class Play:
         Twice: much is made when it is needed for the first time, and kept.
         """
         await self._delete_all()
-        told = [*holding_on(self.lab)]
+        told = await self.lab.found_in_the_end(self._held)
         before = None
         for _ in range(2):
             await self._fill()
             await self._delete_all()
-            after = left_over(self.lab)
-            told += [*holding_on(self.lab), *(grown(before, after) if before else ())]
-            before = after
+            told += await self.lab.found_in_the_end(self._held)
+            told += await self.lab.found_in_the_end(partial(self._grown, before))
+            before = left_over(self.lab)
         found = [Finding("nothing_is_left", text) for text in told]
         self.findings += found
         return [str(finding) for finding in found]
+
+    async def _held(self) -> list[str]:
+        return list(holding_on(self.lab))
+
+    async def _grown(self, before: Counter[str] | None) -> list[str]:
+        return grown(before, left_over(self.lab)) if before is not None else []
 
     async def _fill(self) -> None:
         for number in range(_FILLING):

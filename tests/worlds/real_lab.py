@@ -89,6 +89,13 @@ class RealLab(Lab):
             if not found or self.clock.monotonic() > end:
                 return found
 
+    async def found_in_the_end(self, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        """Ask until nothing is found, or for long: a busy machine takes its time for anything."""
+        end = self.clock.monotonic() + PATIENCE_SECONDS
+        while (found := await ask()) and self.clock.monotonic() < end:
+            await elapse(_QUIET_SECONDS)
+        return found
+
     async def _come_to_rest(self) -> None:
         for _ in range(_MOST_QUIETS):
             changes = self.seen.changes

@@ -197,6 +197,10 @@ class Lab(Lifetime):
     async def found_at_rest(self, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
         """Let the cluster come to rest; return what *ask* finds then."""
 
+    async def found_in_the_end(self, ask: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        """Return what *ask* finds after a while in which everything had its time."""
+        return await ask()
+
     @abstractmethod
     async def outage(self, seconds: float) -> None:
         """Kill the API server in the middle of whatever goes on, and start it after a while."""
