@@ -19,7 +19,7 @@ _KEPT: Final = frozenset(
     {
         "_recorder", "recorder", "recording", "registry", "_metrics", "metrics", "_clock", "clock",
         "_known", "_touched", "_derived", "derived", "_answers", "_columns", "_latest", "_active",
-        "_waiting", "_eager", "_reported", "guard", "_unused",
+        "_waiting", "_eager", "_reported", "guard", "_unused", "_writes",
     }
 )  # fmt: skip
 """What remembers on purpose, each within a bound of its own, or is swept from time to time."""
