@@ -118,7 +118,7 @@ ANNEXES: Final = (
             {
                 "run dra-driver": ("", "--dry-run", "--cpu-devices l3 --cpu-step cpus"),
                 "run claim-writer": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
-                "claim": ("-f pod.yaml | kubectl apply -f -", "-f pod.yaml --class numa-cpus"),
+                "claim": ("-f pod.yaml", "-f pod.yaml --class numa-cpus"),
             }
         ),
     ),

@@ -17,16 +17,16 @@ from numakube.annexes import Group, annexes, points
 from numakube.programs import PROGRAMS
 
 CEILINGS = {
-    "scheduler": 276,
-    "extender": 275,
+    "scheduler": 279,
+    "extender": 276,
     "exporter": 121,
-    "enforcer": 118,
+    "enforcer": 119,
     "operator": 92,
     "webhook": 102,
     "gc": 51,
     "admission-check": 79,
-    "rebalancer": 274,
-    "dashboard": 197,
+    "rebalancer": 276,
+    "dashboard": 203,
     **rows("MODULE_CEILINGS"),
 }
 SLACK = 8

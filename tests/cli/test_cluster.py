@@ -51,7 +51,7 @@ def test_facts_come_from_a_bundle(tmp_path: Path) -> None:
     bundle.write_bytes(pack(Collected("2026-01-01T00:00:00Z")))
     assert facts_for(ClusterOptions(bundle=str(bundle))).taken_at == "2026-01-01T00:00:00Z"
     bundle.write_bytes(b"?")
-    sentence = r"bundle\.tgz: not a bundle of `kubectl numa bundle`$"
+    sentence = r"bundle\.tgz: has no objects of kind Node$"
     with pytest.raises(MalformedObject, match=sentence):
         facts_for(ClusterOptions(bundle=str(bundle)))
 

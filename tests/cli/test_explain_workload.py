@@ -104,7 +104,8 @@ def test_a_gang_is_explained_in_the_domain_with_the_most_room(
     assert lines[0] == "PodGroup default/team (3 pods)"
     assert lines[1] == (
         "2 of the 3 pods fit: 1 on node-b, 1 on node-c. Number 3 does not. "
-        "The gang needs 3 at a time, so none is bound."
+        "The gang needs 3 at a time, so none is bound: 3 pods have to fit in one example.com/rack; "
+        "the best, r2, takes 2 (3 in all domains of example.com/rack)."
     )
     assert "Add a node like node-b: all of them then fit." in ended.out
     assert "Pod default/team-2 (waiting" in ended.out

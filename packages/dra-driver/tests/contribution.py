@@ -7,7 +7,7 @@ from numakube_dra_driver.doctor_checks import RULES
 from numakube_dra_driver.manifest import DraManifest
 from numakube_dra_driver.metrics import DraMetrics
 
-MODULE_CEILINGS = {"dra-driver": 152, "claim-writer": 131}
+MODULE_CEILINGS = {"dra-driver": 155, "claim-writer": 131}
 METRICS = {"dra-driver": DraMetrics, "claim-writer": ClaimWriterMetrics}
 METRIC_TITLES = {"dra-driver": "DRA driver", "claim-writer": "Claim writer"}
 FLAVOURS = {"dra pool": lambda: DraManifest(name="pool", account="drivers").objects()}

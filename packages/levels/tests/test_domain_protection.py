@@ -9,7 +9,7 @@ import pytest
 from packages.levels.tests.test_level_search import RACK, REQUIRED, SMALL
 
 from numakube.insight.how_many_fit import book
-from numakube.scheduling.cycle import Chosen, Cycle
+from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.framework.status import Status
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
@@ -117,6 +117,19 @@ def test_refuse_keeps_whole_racks_for_gangs() -> None:
     first = racks.place(ignoring)
     assert first.startswith("r0")
     assert racks.place(small("s2")).startswith(first[:3])
+
+
+@pytest.mark.parametrize("strength", ["Off", "Prefer"])
+def test_refusals_are_remembered_where_nothing_is_refused(strength: str) -> None:
+    """A pod that came and went leaves each node as it was, and the filter has no say."""
+    racks = Protected(2, 2, strength=strength)
+    (runtime,) = racks.engine.runtimes.values()
+    assert isinstance(racks.cycle.decide(PodInfo(pod("large", "9")), runtime), Refused)
+    racks.engine.cluster.place(PodInfo(small("s0")), "r00-00")
+    racks.engine.cluster.remove_pod(PodInfo(small("s0")).uid)
+    again = racks.cycle.decide(PodInfo(pod("again", "9")), runtime)
+    assert isinstance(again, Refused)
+    assert again.remembered
 
 
 def test_devices_that_no_gang_can_have_are_unreachable() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from numakube_measured.doctor_checks import RULES
 from numakube_measured.metrics import MeasuredFigures
+
+BREAKS = frozenset(rule.id for rule in RULES)
+"""By ``test_observing``."""
 
 METRICS = {"measured": partial(MeasuredFigures, "node")}
 METRIC_TITLES = {"measured": "Exporter with measuring"}

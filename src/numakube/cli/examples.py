@@ -5,9 +5,12 @@ Those of annexes are in their manifests.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from numakube.annexes import annexes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "explain": ("pod web", "deployment/web -n team", "node node-0", "-f job.yaml"),
@@ -74,8 +77,18 @@ def examples_of(path: str) -> tuple[str, ...]:
     """Return what may stand behind the command at *path*."""
     own = EXAMPLES.get(path)
     if own is not None:
-        return own
+        return (*own, *_nouns(path))
     return next((annex.examples[path] for annex in annexes() if path in annex.examples), ())
+
+
+def _nouns(path: str) -> Iterator[str]:
+    """Yield the nouns that annexes add to the command at *path*, as in ``top domains``."""
+    from numakube.cli.command_table import GROUPS
+
+    for annex in annexes():
+        if annex.is_installed:
+            names = (added.name for added in annex.commands if added.name.startswith(f"{path} "))
+            yield from (name.removeprefix(f"{path} ") for name in names if path not in GROUPS)
 
 
 def examples_text(path: str, program: str) -> str:

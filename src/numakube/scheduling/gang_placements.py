@@ -126,8 +126,8 @@ class Placement:
     @property
     def domain(self) -> Domain | None:
         """The domain in which all of it is, if that is one of labels."""
-        nodes = self.parts[0].nodes if len(self.parts) == 1 else None
-        return None if nodes is None else nodes.domain
+        found = {None if part.nodes is None else part.nodes.domain for part in self.parts}
+        return found.pop() if len(found) == 1 and self.more is None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,8 @@ async def test_a_gang_stays_within_one_topology_domain(sites: Opener) -> None:
         await world.runs("a", "b")
         assert {world.pod(name).spec.node_name for name in "ab"} == set(names[3:])
         await world.create(*gang("c", "d", annotations={REQUIRED_TOPOLOGY: RACK}))
-        await world.refuses("c", "outside the topology domain")
+        short = "2 pods have to fit in one example.com/rack; the best, r1, takes 1 "
+        await world.refuses("c", f"{short}(2 in all domains of example.com/rack)")
         assert placed(world) == {"alone", "a", "b"}
 
 

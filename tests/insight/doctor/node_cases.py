@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.insight.doctor.breaking import LONG_AGO, Expected, case
 from tests.insight.doctor.documents import SCHEDULER, Documents, pod
 
+from numakube.insight.collected import OTHER_KINDS
+
 LATER = "2026-06-01T12:03:00.000000Z"
 
 
@@ -97,6 +99,12 @@ def _kubelets_that_may_not_be_asked(world: Documents) -> Expected:
         world.errors.append({"what": f"configz/{node}.json", "why": why})
     world.configz.clear()
     return {"NUMA-ACCESS-KUBELET": ("node-0", "node-3", "nodes/proxy")}
+
+
+@case
+def _a_dump_without_most_kinds(world: Documents) -> Expected:
+    world.errors.append({"what": OTHER_KINDS, "why": "dump.yaml has nodes, pods alone"})
+    return {"NUMA-ACCESS-PARTIAL": ("dump.yaml has nodes, pods alone",)}
 
 
 @case

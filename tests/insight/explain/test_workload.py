@@ -214,7 +214,8 @@ def test_a_job_that_is_a_gang_is_explained_as_its_group_is(kind: str) -> None:
             "refused",
             "It fits on 3 of 3 nodes; best is a, but it waits for its gang default/train. 2 of the"
             " 3 pods fit: 1 on b, 1 on c. Number 3 does not. The gang needs 3 at a time, so none is"
-            " bound.",
+            " bound: 3 pods have to fit in one example.com/rack; the best, r2, takes 2 (3 in all"
+            " domains of example.com/rack).",
             id="gang does not fit",
         ),
     ],

@@ -22,9 +22,15 @@ from numakube.api.codec import Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.insight.usage.largest_pod import parse_shape, pod_of
 from numakube.scheduling.framework.cluster_events import EventKind
-from numakube.scheduling.framework.plugins import Filter, VectorFilter, VectorScore
+from numakube.scheduling.framework.plugins import (
+    Filter,
+    PreFilter,
+    PreFilterResult,
+    VectorFilter,
+    VectorScore,
+)
 from numakube.scheduling.framework.registry import METRICS
-from numakube.scheduling.framework.status import SUCCESS, Verdicts, unschedulable
+from numakube.scheduling.framework.status import SKIP, SUCCESS, Verdicts, unschedulable
 from numakube.scheduling.plugins.gang_scheduling import GANG_MEMBERS, GANG_NODES
 from numakube.scheduling.plugins.plugin_arguments import read_args
 from numakube.scheduling.plugins.pod_gangs import gang_key
@@ -94,7 +100,7 @@ class DomainProtectionArgs(Wire, frozen=True):
     shapes: tuple[ShapeArgs, ...] = ()
 
 
-class DomainProtection(Filter, VectorFilter, VectorScore):
+class DomainProtection(PreFilter, Filter, VectorFilter, VectorScore):
     """See the module."""
 
     name = "DomainProtection"
@@ -133,6 +139,12 @@ class DomainProtection(Filter, VectorFilter, VectorScore):
     def likeness(self, pod: PodInfo) -> Hashable:
         """Nothing of the pod: what breaks a domain, or adds one, may help any."""
         return None
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Leave the filter out wherever it refuses nothing: refusals by others are remembered."""
+        if self.args.strength == REFUSE and self._is_about(state, pod):
+            return PreFilterResult()
+        return PreFilterResult(SKIP)
 
     def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """With ``Refuse``, refuse a node of a whole domain to a pod that asks for no level."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from numakube.cli.examples import examples_text
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def command() -> None:
     """How fast is memory of other NUMA nodes on this machine?"""
 
 
-@command.command("node")
+@command.command("node", epilog=examples_text("bench node", "numakube"))
 @click.option(
     "--mebibytes",
     type=click.IntRange(1, _MOST_MIB),

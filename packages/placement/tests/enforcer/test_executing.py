@@ -195,7 +195,7 @@ def test_drift_is_logged_as_a_warning_and_our_own_writes_are_not(tmp_path: Path)
         for outcome in (first, second):
             Reporter(None).report({}, decide([state("a", "0-1")], NODE), outcome)
     warned = [line["event"] for line in lines if line["log_level"] == "warning"]
-    assert warned == [str(WriteReason.DRIFT)] * len(second.changes)
+    assert warned == ["started_unpinned", *[str(WriteReason.DRIFT)] * len(second.changes)]
 
 
 @VERSIONS

@@ -35,7 +35,7 @@ async def test_what_cannot_be_enforced_is_told_until_it_can(tmp_path: Path) -> N
         await node.enforcer.step()
     assert node.enforcer.unenforced() == f"ns/p {group}: EINVAL"
     assert node.shown(METRIC) == [f'{METRIC}{{reason="EINVAL"}} 1.0']
-    assert [log["event"] for log in logs if log["log_level"] == "error"] == ["not_enforced"]
+    assert [log["event"] for log in logs if log["log_level"] == "warning"] == ["not_enforced"]
     node.groups.partitions.clear()
     with structlog.testing.capture_logs() as logs:
         await node.enforcer.step()
