@@ -35,6 +35,20 @@ def look_politely(name, package=None):
 
 sys.meta_path.insert(0, Hide())
 importlib.util.find_spec = look_politely
+
+from numakube import annexes
+
+found = annexes._points
+
+def without_hidden_plugins(path):
+    groups = dict(found(path))
+    plugins = groups.get(annexes.Group.PLUGINS, {})
+    groups[annexes.Group.PLUGINS] = {
+        name: place for name, place in plugins.items() if place.partition(".")[0] not in hidden
+    }
+    return groups
+
+annexes._points = without_hidden_plugins
 from numakube.cli.main import run
 """
 
