@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -201,7 +202,13 @@ async def test_cpus_memory_and_hugepages_of_a_claim_are_of_one_numa_node() -> No
             )
             await world.runs_on(name, cpus)
             pod = await world.cluster.client.get(PODS, name, namespace="default")
-            assert cgroups.tree.mems(group_of_container(pod, "app")) == node
+            group = group_of_container(pod, "app")
+            await until(partial(_is_on, cgroups.tree, group, node))
+
+
+def _is_on(tree: Any, group: str, node: str) -> bool:
+    """Tell whether a container may use memory of that NUMA node alone."""
+    return bool(tree.mems(group) == node)
 
 
 def as_before(name: str, cpus: str) -> dict[str, Any]:
