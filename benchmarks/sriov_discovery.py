@@ -24,12 +24,12 @@ from prometheus_client import CollectorRegistry
 from numakube.kube.clock import SystemClock
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.node.pci.fake_pci import FakePci
-from numakube_sriov.host_scan import SurveyOptions, look
+from numakube.node.pci.host_scan import SurveyOptions, look
+from numakube.node.pci.pci_discovery import Host
+from numakube.node.pci.pool_config import read_config_file
 from numakube_sriov.metrics import SriovMetrics
-from numakube_sriov.pci_discovery import Host
 from numakube_sriov.pool_plugin import Places
 from numakube_sriov.pool_registration import KubeletFolders, Way
-from numakube_sriov.read_config import read_config_file
 from numakube_sriov.sriov_loop import Agent, AgentOptions
 
 if TYPE_CHECKING:

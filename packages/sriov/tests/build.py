@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numakube.node.pci.device_pools import Config
 from numakube.node.pci.fake_pci import FakePci
-from numakube_sriov.device_pools import Config
-from numakube_sriov.host_scan import Survey, SurveyOptions, look
-from numakube_sriov.pci_discovery import Host
-from numakube_sriov.read_config import read_config
+from numakube.node.pci.host_scan import Survey, SurveyOptions, look
+from numakube.node.pci.pci_discovery import Host
+from numakube.node.pci.pool_config import read_config
 
 PREFIX = "intel.com"
 ROUTES = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry
 from tests.lab.nodes.build import Lab
 
 from numakube.kube.clock import SystemClock
+from numakube.node.pci.host_scan import SurveyOptions
 from numakube.testing import until
 from numakube_lab.nodes.node_pool import NodePool
-from numakube_sriov.host_scan import SurveyOptions
 from numakube_sriov.metrics import SriovMetrics
 from numakube_sriov.pool_plugin import KubeletDevices, Places
 from numakube_sriov.pool_registration import KubeletFolders, Way

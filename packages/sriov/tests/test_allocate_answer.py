@@ -8,20 +8,20 @@ from pathlib import Path
 from packages.sriov.tests.build import configured, pool
 
 from numakube.api.yaml_text import load_yaml
-from numakube.node.host_files import DeviceFile, HostMount
-from numakube.node.pci.network_devices import VdpaDevice
-from numakube_sriov.device_files import (
+from numakube.node.host_files import DeviceFile, HostMount, variable_names
+from numakube.node.pci.device_files import (
     Description,
     forget_info,
     remove_other_specifications,
     save_info,
     write_specification,
 )
-from numakube_sriov.device_pools import SriovPool
-from numakube_sriov.pool_plugin import answer, variable_names
+from numakube.node.pci.device_pools import PoolSpec
+from numakube.node.pci.network_devices import VdpaDevice
+from numakube_sriov.pool_plugin import answer
 
 
-def the(name: str = "nic", prefix: str = "intel.com") -> SriovPool:
+def the(name: str = "nic", prefix: str = "intel.com") -> PoolSpec:
     """Return a pool."""
     (found,) = configured(pool(name, resourcePrefix=prefix)).pools
     return found
@@ -29,8 +29,8 @@ def the(name: str = "nic", prefix: str = "intel.com") -> SriovPool:
 
 def test_variables_are_upstreams_and_ones_that_shells_can_name() -> None:
     """Dots become underscores; hyphens stay, and stand for underscores in a second one."""
-    assert variable_names(the("sriov_a")) == ("PCIDEVICE_INTEL_COM_SRIOV_A",)
-    assert variable_names(the("a-b", "my-corp.com")) == (
+    assert variable_names("intel.com/sriov_a") == ("PCIDEVICE_INTEL_COM_SRIOV_A",)
+    assert variable_names("my-corp.com/a-b") == (
         "PCIDEVICE_MY-CORP_COM_A-B",
         "PCIDEVICE_MY_CORP_COM_A_B",
     )

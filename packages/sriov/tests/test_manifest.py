@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.manifests.test_files import is_up_to_date, namespace
 
+from numakube.node.pci.pool_config import read_config
 from numakube_sriov.manifest import SriovManifest
-from numakube_sriov.read_config import read_config
 
 
 def test_the_sriov_file_is_up_to_date() -> None:

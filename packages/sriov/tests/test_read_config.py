@@ -13,8 +13,8 @@ from packages.sriov.tests.build import configured, pool
 
 from numakube.errors import ConfigError
 from numakube.kubelet.preferred_allocation import Preference
-from numakube_sriov.device_pools import DeviceType
-from numakube_sriov.read_config import read_config, read_config_file
+from numakube.node.pci.device_pools import DeviceType
+from numakube.node.pci.pool_config import read_config, read_config_file
 
 
 def read(text: str, subject: str = "c.json") -> Any:

@@ -10,7 +10,7 @@ import pytest
 from packages.sriov.tests.build import PREFIX, Bed, configured, pool
 
 from numakube.node.host_files import DeviceFile
-from numakube_sriov.device_files import Description, describe
+from numakube.node.pci.device_files import Description, describe
 from numakube_sriov.pool_plugin import answer
 
 NIC = configured(pool())

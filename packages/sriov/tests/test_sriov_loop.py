@@ -14,8 +14,8 @@ from tests.lab.nodes.build import Lab
 
 from numakube.node.device_plugin.plugin_protocol import PluginClient
 from numakube.node.device_plugin.plugin_registration import RegistryClient
+from numakube.node.pci.host_scan import SurveyOptions
 from numakube.testing import until
-from numakube_sriov.host_scan import SurveyOptions
 from numakube_sriov.pool_registration import KubeletFolders, Way
 
 WAYS = pytest.mark.parametrize("way", [Way.REGISTER, Way.REGISTRY])

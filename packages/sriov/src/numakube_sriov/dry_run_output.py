@@ -7,13 +7,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.yaml_text import dump_yaml
-from numakube_sriov.device_files import describe
+from numakube.node.pci.device_files import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from numakube_sriov.device_pools import SriovPool
-    from numakube_sriov.host_scan import PoolMember, Standing, Survey
+    from numakube.node.pci.device_pools import PoolSpec
+    from numakube.node.pci.host_scan import PoolMember, Standing, Survey
 
 TABLE, JSON, YAML = "table", "json", "yaml"
 _HEADER: Final = ("RESOURCE", "DEVICE", "NUMA", "DRIVER", "PF", "VF", "LINK", "HEALTH")
@@ -81,7 +81,7 @@ def tree(survey: Survey, *, explain: bool) -> dict[str, Any]:
     return document
 
 
-def _row(pool: SriovPool, standing: Standing) -> tuple[str, ...]:
+def _row(pool: PoolSpec, standing: Standing) -> tuple[str, ...]:
     member = standing.member
     facts = _facts(member)
     return (
@@ -116,7 +116,7 @@ def _facts(member: PoolMember) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value not in ("", None, [])}
 
 
-def _entry(pool: SriovPool, standing: Standing, survey: Survey) -> dict[str, Any]:
+def _entry(pool: PoolSpec, standing: Standing, survey: Survey) -> dict[str, Any]:
     member = standing.member
     description = describe(pool, member, survey.inventory.facts)
     entry: dict[str, Any] = {

@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numakube_sriov.device_pools import Config
-    from numakube_sriov.host_scan import Standing
+    from numakube.node.pci.device_pools import Config
+    from numakube.node.pci.host_scan import Standing
 
 _SECONDS_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _NOWHERE: Final = ""

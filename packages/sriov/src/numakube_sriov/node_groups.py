@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.apps.operator import GroupAddition, where_of
 from numakube.errors import ConfigError
 from numakube.manifests import service_account
+from numakube.node.pci.pool_config import read_config
 from numakube_sriov.manifest import SriovManifest
-from numakube_sriov.read_config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,6 @@ container's resources in no certain order: when it asks for ours first, the pod 
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -26,17 +25,17 @@ from numakube.kubelet.preferred_allocation import AllocationWish, Chooser, Other
 from numakube.node.device_plugin.device_choices import ChoiceFile, PluginChoice
 from numakube.node.device_plugin.plugin_messages import Allocation, PluginOptions
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
-from numakube.node.pci.pci_functions import target_of
-from numakube.values.gotext import go_json
-from numakube_sriov.device_files import (
+from numakube.node.pci.device_files import (
     describe,
+    environment,
     forget_info,
     qualified_name,
     save_info,
     write_specification,
 )
-from numakube_sriov.device_pools import DeviceType
-from numakube_sriov.pci_discovery import Facts
+from numakube.node.pci.device_pools import DeviceType
+from numakube.node.pci.host_scan import fresh_trouble
+from numakube.node.pci.pci_discovery import Facts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,21 +43,19 @@ if TYPE_CHECKING:
 
     from numakube.kubelet import Device
     from numakube.node.host_files import DeviceFile
+    from numakube.node.pci.device_files import Description
     from numakube.node.pci.device_links import DevicePaths
+    from numakube.node.pci.device_pools import PoolSpec
+    from numakube.node.pci.host_scan import PoolMember, Standing
+    from numakube.node.pci.pci_discovery import Host
     from numakube.node.podresources_client import PodResources, PodResourcesClient
-    from numakube_sriov.device_files import Description
-    from numakube_sriov.device_pools import SriovPool
-    from numakube_sriov.host_scan import PoolMember, Standing
     from numakube_sriov.metrics import SriovMetrics
-    from numakube_sriov.pci_discovery import Host
 
 
 Poke: TypeAlias = Callable[[], None]
 """Asks for another look at the host."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
-_VARIABLE: Final = "PCIDEVICE"
-_ODD: Final = re.compile(r"[^A-Z0-9_]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +84,7 @@ class PoolPlugin:
         pool: as it is configured now.
     """
 
-    def __init__(self, pool: SriovPool, places: Places, metrics: SriovMetrics, poke: Poke) -> None:
+    def __init__(self, pool: PoolSpec, places: Places, metrics: SriovMetrics, poke: Poke) -> None:
         self.pool = pool
         self._places = places
         self._metrics = metrics
@@ -112,7 +109,7 @@ class PoolPlugin:
         """The devices by their ids."""
         return self._standings
 
-    def update(self, pool: SriovPool, standings: Mapping[str, Standing]) -> None:
+    def update(self, pool: PoolSpec, standings: Mapping[str, Standing]) -> None:
         """Take what a look at the host has found."""
         self.pool = pool
         self._standings = standings
@@ -183,7 +180,7 @@ class PoolPlugin:
         _log.info("allocated", resource=self.pool.resource, devices=ids)
         return allocation
 
-    def _allocate(self, pool: SriovPool, ids: tuple[str, ...]) -> Allocation:
+    def _allocate(self, pool: PoolSpec, ids: tuple[str, ...]) -> Allocation:
         facts = Facts(self._places.host)
         members = {id_: self._usable(pool, id_) for id_ in ids}
         devices = {id_: describe(pool, member, facts) for id_, member in members.items()}
@@ -195,19 +192,19 @@ class PoolPlugin:
             self._renew_specification(self._places.cdi, pool, devices)
         return answer(pool, devices, use_cdi=self._places.cdi is not None)
 
-    def _usable(self, pool: SriovPool, id_: str) -> PoolMember:
+    def _usable(self, pool: PoolSpec, id_: str) -> PoolMember:
         """Return a device if it can be given out at this very moment."""
         standing = self._standings.get(id_)
         if standing is None:
             raise DevicePluginError(f"{pool.resource} has no device {id_!r}", code="NOT_FOUND")
-        trouble = standing.trouble or _fresh_trouble(standing.member)
+        trouble = standing.trouble or fresh_trouble(standing.member)
         if trouble:
             raise DevicePluginError(
                 f"device {id_} of {pool.resource} {trouble}", code="FAILED_PRECONDITION"
             )
         return standing.member
 
-    def _save_info(self, pool: SriovPool, member: PoolMember, description: Description) -> None:
+    def _save_info(self, pool: PoolSpec, member: PoolMember, description: Description) -> None:
         if pool.type is not DeviceType.NETWORK or member.candidate is None:
             return
         address = member.candidate.function.address
@@ -244,7 +241,7 @@ class PoolPlugin:
                 _log.warning("device_info_left", device=id_, error=str(error))
 
     def _renew_specification(
-        self, folder: Path, pool: SriovPool, devices: Mapping[str, Description]
+        self, folder: Path, pool: PoolSpec, devices: Mapping[str, Description]
     ) -> None:
         """Write the file again if something about *devices* differs from what it says."""
         old = {id_: self._written.get(id_) for id_ in devices}
@@ -265,23 +262,7 @@ class PoolPlugin:
         return known if is_away and known is not None and known.rdma else description
 
 
-def _fresh_trouble(member: PoolMember) -> str:
-    """Return what has happened to a device since the last look."""
-    candidate = member.candidate
-    if candidate is None:
-        return ""
-    if not candidate.folder.exists():
-        return "is gone"
-    if candidate.aux_type:
-        return ""
-    driver = target_of(candidate.folder / "driver")
-    if driver != candidate.function.driver:
-        was = candidate.function.driver
-        return f"has driver {driver} instead of {was}" if driver else f"has lost its driver {was}"
-    return ""
-
-
-def answer(pool: SriovPool, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
+def answer(pool: PoolSpec, devices: Mapping[str, Description], *, use_cdi: bool) -> Allocation:
     """Return what a container needs that gets *devices*, in their order.
 
     With CDI the runtime takes device files and mounts from the specification that the names in the
@@ -297,28 +278,6 @@ def answer(pool: SriovPool, devices: Mapping[str, Description], *, use_cdi: bool
             nodes.setdefault(node.host_path, node)
     mounts = [mount for description in devices.values() for mount in description.mounts]
     return Allocation(envs=envs, devices=tuple(nodes.values()), mounts=tuple(dict.fromkeys(mounts)))
-
-
-def environment(pool: SriovPool, devices: Mapping[str, Description]) -> dict[str, str]:
-    """Return the variables: ids, information about them, and what static devices bring along."""
-    envs: dict[str, str] = {}
-    for description in devices.values():
-        envs |= description.envs
-    ids = ",".join(devices)
-    info = go_json({id_: description.info for id_, description in devices.items()})
-    for name in variable_names(pool):
-        envs[name] = ids
-        envs[f"{name}_INFO"] = info
-    return envs
-
-
-def variable_names(pool: SriovPool) -> tuple[str, ...]:
-    """Return the variable of a pool, and the same with letters that a shell can take if it differs.
-
-    Upstream replaces dots only, so that a hyphen makes a variable that no shell can name.
-    """
-    name = f"{_VARIABLE}_{pool.prefix}_{pool.name}".replace(".", "_").upper()
-    return tuple(dict.fromkeys((name, _ODD.sub("_", name))))
 
 
 _PATIENCE_SECONDS: Final = 1.0

@@ -37,24 +37,24 @@ from numakube.apps.host import (
 )
 from numakube.node.device_plugin import plugin_protocol, plugin_registration
 from numakube.node.device_plugin.device_choices import FOLDER
+from numakube.node.pci.device_files import CDI_FOLDER, INFO_FOLDER
 from numakube.node.pci.device_links import DevicePaths
+from numakube.node.pci.host_scan import SurveyOptions, look
 from numakube.node.pci.netlink import Devlink
+from numakube.node.pci.pci_discovery import Host
+from numakube.node.pci.pool_config import read_config_file
 from numakube_sriov.annex import ANNEX
-from numakube_sriov.device_files import CDI_FOLDER, INFO_FOLDER
 from numakube_sriov.dry_run_output import JSON, TABLE, YAML, printed
-from numakube_sriov.host_scan import SurveyOptions, look
 from numakube_sriov.metrics import SriovMetrics
-from numakube_sriov.pci_discovery import Host
 from numakube_sriov.pool_plugin import KubeletDevices, Places
 from numakube_sriov.pool_registration import KubeletFolders, Way
-from numakube_sriov.read_config import read_config_file
 from numakube_sriov.sriov_loop import Agent, AgentOptions
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from numakube.apps.host import Surroundings, Values
-    from numakube_sriov.host_scan import Survey
+    from numakube.node.pci.host_scan import Survey
 
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()

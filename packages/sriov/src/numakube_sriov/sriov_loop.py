@@ -17,12 +17,12 @@ import structlog
 
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
-from numakube.node.pci.netlink import Uevents
-from numakube_sriov.device_files import remove_other_specifications
-from numakube_sriov.host_scan import Standing, Survey, SurveyOptions, look
+from numakube.node.pci.device_files import remove_other_specifications
+from numakube.node.pci.host_scan import Standing, Survey, SurveyOptions, look
+from numakube.node.pci.netlink import hear_uevents
+from numakube.node.pci.pool_config import read_config_file
 from numakube_sriov.pool_plugin import PoolPlugin
 from numakube_sriov.pool_registration import PoolSocket
-from numakube_sriov.read_config import read_config_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,16 +30,13 @@ if TYPE_CHECKING:
 
     from numakube.kube import Clock
     from numakube.node.device_plugin.plugin_messages import PluginOptions
-    from numakube_sriov.device_pools import Config, SriovPool
+    from numakube.node.pci.device_pools import Config, PoolSpec
     from numakube_sriov.metrics import SriovMetrics
     from numakube_sriov.pool_plugin import Places
     from numakube_sriov.pool_registration import KubeletFolders
 
 _SETTLE_SECONDS: Final = 0.05
 """How long to wait for more when something has changed."""
-
-_LEAST_PAUSE_SECONDS: Final = 0.5
-"""Pause between looks that the kernel's announcements lead to: they come in hundreds."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -170,7 +167,7 @@ class Agent:
         await self._clean(before, survey)
 
     async def _offer(
-        self, pool: SriovPool, standings: Mapping[str, Standing], tasks: asyncio.TaskGroup
+        self, pool: PoolSpec, standings: Mapping[str, Standing], tasks: asyncio.TaskGroup
     ) -> None:
         served = self._served.get(pool.resource)
         if served is None and not standings:
@@ -190,7 +187,7 @@ class Agent:
         if served is None:
             self._serve(plugin, tasks)
 
-    def _plugin(self, pool: SriovPool) -> PoolPlugin:
+    def _plugin(self, pool: PoolSpec) -> PoolPlugin:
         return PoolPlugin(pool, self._options.places, self._metrics, self._wake.set)
 
     def _serve(self, plugin: PoolPlugin, tasks: asyncio.TaskGroup) -> None:
@@ -236,7 +233,7 @@ class Agent:
                 _log.warning("specifications_left", why=str(error))
 
     def _tell(
-        self, pool: SriovPool, before: Mapping[str, Standing], after: Mapping[str, Standing]
+        self, pool: PoolSpec, before: Mapping[str, Standing], after: Mapping[str, Standing]
     ) -> None:
         """Log what has become of devices."""
         for id_, standing in after.items():
@@ -317,26 +314,8 @@ class Agent:
 
     async def _listen(self) -> None:
         """Look when the kernel announces devices."""
-        uevents = Uevents.open()
-        if uevents is None:
-            _log.info("no_uevents", detail="changes are noticed when the host is looked at")
-            return
-        loop, announced = asyncio.get_running_loop(), asyncio.Event()
-
-        def hear() -> None:
-            if uevents.matter():
-                announced.set()
-
-        loop.add_reader(uevents.fileno(), hear)
-        try:
-            while True:
-                await announced.wait()
-                announced.clear()
-                self._wake.set()
-                await self._clock.sleep(_LEAST_PAUSE_SECONDS)
-        finally:
-            loop.remove_reader(uevents.fileno())
-            uevents.close()
+        await hear_uevents(self._wake.set, self._clock.sleep)
+        _log.info("no_uevents", detail="changes are noticed when the host is looked at")
 
     async def _end_with(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -14,6 +14,7 @@ it makes looking faster but does not replace it.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from numakube.node.pci.pci_functions import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Iterator
 
 
 Connect: TypeAlias = Callable[[], socket.socket]
@@ -46,6 +47,8 @@ _FAMILY_ID: Final = 1
 _FAMILY_NAME: Final = 2
 _BUFFER_BYTES: Final = 1 << 16
 _SECONDS: Final = 2.0
+_LEAST_PAUSE_SECONDS: Final = 0.5
+"""Pause between changes that are told: the kernel announces them in hundreds."""
 
 # linux/devlink.h
 _PARAM_GET: Final = 38
@@ -215,6 +218,34 @@ class Uevents:
     def close(self) -> None:
         """Stop listening."""
         self._connection.close()
+
+
+async def hear_uevents(
+    changed: Callable[[], None], sleep: Callable[[float], Awaitable[None]]
+) -> None:
+    """Call *changed* when the kernel announces devices, until cancelled.
+
+    Ends at once where nothing can be heard.
+    """
+    uevents = Uevents.open()
+    if uevents is None:
+        return
+    loop, announced = asyncio.get_running_loop(), asyncio.Event()
+
+    def hear() -> None:
+        if uevents.matter():
+            announced.set()
+
+    loop.add_reader(uevents.fileno(), hear)
+    try:
+        while True:
+            await announced.wait()
+            announced.clear()
+            changed()
+            await sleep(_LEAST_PAUSE_SECONDS)
+    finally:
+        loop.remove_reader(uevents.fileno())
+        uevents.close()
 
 
 def subsystem_of(announced: bytes) -> str:

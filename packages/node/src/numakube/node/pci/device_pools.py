@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numakube.node.host_files import DeviceFile, HostMount
     from numakube.node.pci.network_devices import VdpaDevice
-    from numakube_sriov.pci_discovery import FoundFunction
+    from numakube.node.pci.pci_discovery import FoundFunction
 
 
 EVERY_DEVICE: Final = "*"
@@ -66,7 +66,7 @@ class StaticDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SriovPool:
+class PoolSpec:
     """A resource of the node.
 
     Attributes:
@@ -117,7 +117,7 @@ class Remark:
 class Config:
     """All pools that can be offered, and what is odd."""
 
-    pools: tuple[SriovPool, ...] = ()
+    pools: tuple[PoolSpec, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from numakube.node.pci.device_pools import DeviceType
 from numakube.node.pci.network_devices import (
     AUXILIARY_DEVICES,
     auxiliary_devices,
@@ -28,7 +29,6 @@ from numakube.node.pci.network_devices import (
     vdpa_devices,
 )
 from numakube.node.pci.pci_functions import ACCELERATOR, BRIDGE, NETWORK, PciBus
-from numakube_sriov.device_pools import DeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -23,22 +23,22 @@ from typing import TYPE_CHECKING, Any, Final
 from numakube.errors import ConfigError, MalformedObject
 from numakube.kubelet.preferred_allocation import Preference
 from numakube.node.host_files import DeviceFile, HostMount
-from numakube.values.resources import is_extended
-from numakube_sriov.device_pools import (
+from numakube.node.pci.device_pools import (
     Config,
     DeviceSelectorSpec,
     DeviceType,
+    PoolSpec,
     Remark,
-    SriovPool,
     StaticDevice,
     parse_pattern,
 )
+from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from numakube_sriov.device_pools import PfPattern
+    from numakube.node.pci.device_pools import PfPattern
 
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
@@ -115,7 +115,7 @@ class _ConfigReader:
     def __init__(self, subject: str, prefix: str) -> None:
         self._subject = subject
         self._prefix = prefix
-        self._pools: dict[str, SriovPool] = {}
+        self._pools: dict[str, PoolSpec] = {}
         self._remarks: list[Remark] = []
         self._mistakes: list[str] = []
 
@@ -157,7 +157,7 @@ class _ConfigReader:
 
     def _pool(self, fields: Fields, prefix: str, name: str, type_: DeviceType) -> None:
         try:
-            pool = SriovPool(
+            pool = PoolSpec(
                 prefix=prefix,
                 name=name,
                 type=type_,

@@ -14,14 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet import Device
-from numakube_sriov.device_pools import DeviceType, refusal
-from numakube_sriov.pci_discovery import discover
+from numakube.node.pci.device_pools import DeviceType, refusal
+from numakube.node.pci.pci_discovery import discover
+from numakube.node.pci.pci_functions import target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from numakube_sriov.device_pools import Config, DeviceSelectorSpec, SriovPool, StaticDevice
-    from numakube_sriov.pci_discovery import FoundFunction, Host, Inventory
+    from numakube.node.pci.device_pools import (
+        Config,
+        DeviceSelectorSpec,
+        PoolSpec,
+        StaticDevice,
+    )
+    from numakube.node.pci.pci_discovery import FoundFunction, Host, Inventory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +93,14 @@ def look(
     return Survey(config=config, inventory=inventory, shares=shares, standings=standings)
 
 
-def _earlier(pool: SriovPool, before: Survey | None) -> Mapping[str, Standing]:
+def _earlier(pool: PoolSpec, before: Survey | None) -> Mapping[str, Standing]:
     """Return the pool's devices as they were, unless its configuration has changed since."""
     if before is None or pool not in before.config.pools:
         return {}
     return before.standings[pool.resource]
 
 
-def _reasons(pool: SriovPool, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
+def _reasons(pool: PoolSpec, inventory: Inventory, shares: Shares) -> Mapping[str, str]:
     """Return why the pool does not have devices, as far as it is known."""
     unreadable = {unreadable.address: unreadable.why for unreadable in inventory.unreadable}
     return unreadable | dict(shares.reasons(pool.resource))
@@ -153,7 +159,7 @@ def follow(
 
 def examined(
     standings: Mapping[str, Standing],
-    pool: SriovPool,
+    pool: PoolSpec,
     inventory: Inventory,
     host: Host,
     *,
@@ -177,6 +183,22 @@ def _trouble(member: PoolMember, inventory: Inventory, host: Host, *, links: boo
         candidate = member.candidate
         name = candidate.pf_name if candidate is not None else ""
         return f"physical function {name} ({member.parent}) has no link"
+    return ""
+
+
+def fresh_trouble(member: PoolMember) -> str:
+    """Return what has happened to a device since the last look."""
+    candidate = member.candidate
+    if candidate is None:
+        return ""
+    if not candidate.folder.exists():
+        return "is gone"
+    if candidate.aux_type:
+        return ""
+    driver = target_of(candidate.folder / "driver")
+    if driver != candidate.function.driver:
+        was = candidate.function.driver
+        return f"has driver {driver} instead of {was}" if driver else f"has lost its driver {was}"
     return ""
 
 
@@ -228,7 +250,7 @@ class Shares:
         return {refused.id: refused.why for refused in self.refused if refused.resource == resource}
 
 
-def share_out(pools: Iterable[SriovPool], inventory: Inventory) -> Shares:
+def share_out(pools: Iterable[PoolSpec], inventory: Inventory) -> Shares:
     """Return which pool has what; of several that would have a device, the first."""
     members: dict[str, tuple[PoolMember, ...]] = {}
     refused: list[RefusedDevice] = []
@@ -243,7 +265,7 @@ def share_out(pools: Iterable[SriovPool], inventory: Inventory) -> Shares:
     return Shares(members, tuple(refused))
 
 
-def _static(pool: SriovPool) -> tuple[PoolMember, ...]:
+def _static(pool: PoolSpec) -> tuple[PoolMember, ...]:
     return tuple(
         PoolMember(
             id=device.id,
@@ -255,7 +277,7 @@ def _static(pool: SriovPool) -> tuple[PoolMember, ...]:
 
 
 def _select(
-    pool: SriovPool, inventory: Inventory, taken: dict[str, str]
+    pool: PoolSpec, inventory: Inventory, taken: dict[str, str]
 ) -> tuple[list[PoolMember], dict[str, str]]:
     reasons = dict(inventory.unusable.get(pool.type, {}))
     members = []
@@ -272,7 +294,7 @@ def _select(
 
 
 def _first_taker(
-    pool: SriovPool, candidate: FoundFunction, inventory: Inventory
+    pool: PoolSpec, candidate: FoundFunction, inventory: Inventory
 ) -> tuple[DeviceSelectorSpec | None, str]:
     """Return the first selector that takes *candidate*, or what the first had against it."""
     first = ""
@@ -284,7 +306,7 @@ def _first_taker(
     return None, first
 
 
-def _member(pool: SriovPool, candidate: FoundFunction, selector: DeviceSelectorSpec) -> PoolMember:
+def _member(pool: PoolSpec, candidate: FoundFunction, selector: DeviceSelectorSpec) -> PoolMember:
     node = candidate.function.numa_node
     return PoolMember(
         id=candidate.id,

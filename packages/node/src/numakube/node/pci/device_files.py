@@ -20,21 +20,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.node.host_files import DeviceFile
+from numakube.node.host_files import DeviceFile, cdi_edits, device_variables
+from numakube.node.pci.device_pools import EVERY_DEVICE, DeviceType
 from numakube.node.pci.network_devices import DEVICE_FOLDER, VHOST
 from numakube.node.pci.pci_functions import VFIO, driver_devices, uio_device, vfio_group
 from numakube.values.gotext import go_json
-from numakube_sriov.device_pools import EVERY_DEVICE, DeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from numakube.node.host_files import HostMount
+    from numakube.node.pci.device_pools import DeviceSelectorSpec, PoolSpec
+    from numakube.node.pci.host_scan import PoolMember
     from numakube.node.pci.network_devices import VdpaDevice
-    from numakube_sriov.device_pools import DeviceSelectorSpec, SriovPool
-    from numakube_sriov.host_scan import PoolMember
-    from numakube_sriov.pci_discovery import Facts, FoundFunction
+    from numakube.node.pci.pci_discovery import Facts, FoundFunction
 
 
 VHOST_NET: Final = "/dev/vhost-net"
@@ -72,7 +72,7 @@ class Description:
         self.nodes += [DeviceFile(path, path) for path in paths]
 
 
-def describe(pool: SriovPool, member: PoolMember, facts: Facts) -> Description:
+def describe(pool: PoolSpec, member: PoolMember, facts: Facts) -> Description:
     """Return what a container needs to use *member*."""
     description = Description()
     description.add("generic", {"deviceID": member.id})
@@ -90,7 +90,7 @@ def describe(pool: SriovPool, member: PoolMember, facts: Facts) -> Description:
 
 def _describe(
     description: Description,
-    pool: SriovPool,
+    pool: PoolSpec,
     candidate: FoundFunction,
     selector: DeviceSelectorSpec,
     facts: Facts,
@@ -173,12 +173,21 @@ def _extra(additional: Mapping[str, Mapping[str, str]], member: PoolMember) -> M
     return {**additional.get(EVERY_DEVICE, {}), **additional.get(key, {})}
 
 
+def environment(pool: PoolSpec, devices: Mapping[str, Description]) -> dict[str, str]:
+    """Return the variables: ids, information about them, and what static devices bring along."""
+    envs: dict[str, str] = {}
+    for description in devices.values():
+        envs |= description.envs
+    infos = {id_: description.info for id_, description in devices.items()}
+    return envs | device_variables(pool.resource, infos)
+
+
 INFO_FOLDER: Final = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 INFO_VERSION: Final = "1.1.0"
 _MODE: Final = 0o444
 
 
-def info_file(folder: Path, pool: SriovPool, id_: str) -> Path:
+def info_file(folder: Path, pool: PoolSpec, id_: str) -> Path:
     """Return the file of a device."""
     resource, device = pool.resource.replace("/", "-"), id_.replace("/", "-")
     return folder / f"{resource}-{device}-device.json"
@@ -199,7 +208,7 @@ def info_text(address: str, description: Description) -> str:
 
 
 def save_info(
-    folder: Path, pool: SriovPool, id_: str, address: str, description: Description
+    folder: Path, pool: PoolSpec, id_: str, address: str, description: Description
 ) -> None:
     """Write the file of a device.
 
@@ -209,7 +218,7 @@ def save_info(
     replace_file(info_file(folder, pool, id_), info_text(address, description), mode=_MODE)
 
 
-def forget_info(folder: Path, pool: SriovPool, id_: str) -> None:
+def forget_info(folder: Path, pool: PoolSpec, id_: str) -> None:
     """Remove the file of a device, if there is one.
 
     Raises:
@@ -236,22 +245,22 @@ _CLASSES: Final = MappingProxyType(
 )
 
 
-def kind_of(pool: SriovPool) -> str:
+def kind_of(pool: PoolSpec) -> str:
     """Return vendor and class, which all pools of one prefix and type share."""
     return f"{pool.prefix}/{_CLASSES[pool.type]}"
 
 
-def qualified_name(pool: SriovPool, id_: str) -> str:
+def qualified_name(pool: PoolSpec, id_: str) -> str:
     """Return the full name of a device."""
     return f"{kind_of(pool)}={id_}"
 
 
-def specification_name(pool: SriovPool) -> str:
+def specification_name(pool: PoolSpec) -> str:
     """Return the name of a pool's file."""
     return f"{_FILES}-{pool.prefix}-{_CLASSES[pool.type]}-{pool.name}.yaml"
 
 
-def specification(pool: SriovPool, devices: Mapping[str, Description]) -> str:
+def specification(pool: PoolSpec, devices: Mapping[str, Description]) -> str:
     """Return the text of a pool's file."""
     from numakube.api.yaml_text import dump_yaml  # only plugins that use CDI need it
 
@@ -260,14 +269,14 @@ def specification(pool: SriovPool, devices: Mapping[str, Description]) -> str:
             "cdiVersion": CDI_VERSION,
             "kind": kind_of(pool),
             "devices": [
-                {"name": id_, "containerEdits": _edits(description)}
+                {"name": id_, "containerEdits": cdi_edits(description.nodes, description.mounts)}
                 for id_, description in devices.items()
             ],
         }
     )
 
 
-def write_specification(folder: Path, pool: SriovPool, devices: Mapping[str, Description]) -> None:
+def write_specification(folder: Path, pool: PoolSpec, devices: Mapping[str, Description]) -> None:
     """Bring a pool's file up to date; one without devices is removed.
 
     Raises:
@@ -282,7 +291,7 @@ def write_specification(folder: Path, pool: SriovPool, devices: Mapping[str, Des
         replace_file(path, text, mode=0o644)
 
 
-def remove_other_specifications(folder: Path, pools: Iterable[SriovPool]) -> None:
+def remove_other_specifications(folder: Path, pools: Iterable[PoolSpec]) -> None:
     """Remove the files of pools that are not configured any more.
 
     Raises:
@@ -313,26 +322,3 @@ def _says(path: Path, text: str) -> bool:
         return path.read_text(encoding="utf-8") == text
     except (OSError, UnicodeDecodeError):
         return False
-
-
-def _edits(description: Description) -> dict[str, Any]:
-    edits: dict[str, Any] = {}
-    if description.nodes:
-        edits["deviceNodes"] = [
-            {
-                "path": node.container_path,
-                "hostPath": node.host_path,
-                "permissions": node.permissions,
-            }
-            for node in description.nodes
-        ]
-    if description.mounts:
-        edits["mounts"] = [
-            {
-                "hostPath": mount.host_path,
-                "containerPath": mount.container_path,
-                "options": ["bind", "ro" if mount.read_only else "rw"],
-            }
-            for mount in description.mounts
-        ]
-    return edits

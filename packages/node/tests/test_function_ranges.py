@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numakube_sriov.device_pools import parse_pattern
+from numakube.node.pci.device_pools import parse_pattern
 
 SPANS = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), min_size=1, max_size=6)
 

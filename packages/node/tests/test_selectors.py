@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from numakube.node.pci.device_pools import DeviceSelectorSpec, parse_pattern, refusal
 from numakube.node.pci.network_devices import VdpaDevice
+from numakube.node.pci.pci_discovery import FoundFunction
 from numakube.node.pci.pci_functions import PciFunction
-from numakube_sriov.device_pools import DeviceSelectorSpec, parse_pattern, refusal
-from numakube_sriov.pci_discovery import FoundFunction
 
 HEX = st.text("0123456789abcdef", min_size=4, max_size=4)
 NAMES = st.sampled_from(["ens1f0", "ens2f0", "ib0"])
