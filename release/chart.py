@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.annexes import annexes
@@ -126,11 +127,15 @@ def _priority() -> str:
 def _template(component: str) -> str:
     shared = (view_role(), *flow_control(_CHOICES.namespace))
     parts = []
-    for document in component_objects(component, _CHOICES):
+    plain, measuring = (
+        component_objects(component, replace(_CHOICES, measure=measure))
+        for measure in (False, True)
+    )
+    for document, other in zip(plain, measuring, strict=True):
         if document["kind"] in ("Namespace", "CustomResourceDefinition") or document in shared:
             continue  # Helm makes namespaces itself; kinds and these have places of their own.
-        _open_choices(component, document)
-        text = "---\n" + _with_expressions(dump_yaml(document))
+        texts = [_opened(component, one) for one in (document, other)]
+        text = _switched("exporter.measure", *texts)
         if document["kind"] == "ConfigMap" and component == "scheduler":
             text = _replaceable(text, f"  {CONFIG_KEY}: ", "scheduler.configuration")
         switch = _SEPARATE.get(document["kind"])
@@ -143,6 +148,27 @@ def _template(component: str) -> str:
         text = "".join("---\n" + _with_expressions(dump_yaml(one)) for one in main)
         parts.append(_if("scheduler.defaultScheduler", text))
     return _if(component, "".join(parts))
+
+
+def _opened(component: str, document: dict[str, Any]) -> str:
+    """Return the template of *document* with all that can be chosen of it."""
+    _open_choices(component, document)
+    return "---\n" + _with_expressions(dump_yaml(document))
+
+
+def _switched(value: str, off: str, on: str) -> str:
+    """Return the template that is *on* where a *value* of the user's is true, and else *off*.
+
+    What both have stands there once, so that the template can be read as the object that it makes.
+    """
+    before, after = (text.splitlines(keepends=True) for text in (off, on))
+    parts = []
+    for kind, start, end, since, until in SequenceMatcher(None, before, after).get_opcodes():
+        old, new = "".join(before[start:end]), "".join(after[since:until])
+        otherwise = f"{{{{- else }}}}\n{old}" if old else ""
+        changed = f"{{{{- if .Values.{value} }}}}\n{new}{otherwise}{{{{- end }}}}\n"
+        parts.append(old if kind == "equal" else changed)
+    return "".join(parts)
 
 
 def _own_leases(component: str, role: dict[str, Any]) -> list[dict[str, Any]]:
@@ -308,6 +334,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "exporter": "Reports every node's NUMA zones: a DaemonSet.",
     "exporter.period": "How often it looks even if nothing seems to have changed.",
     "exporter.maxSilence": "As in `5m`: report only surprises, and something that often.",
+    "exporter.measure": "Whether it also measures where memory and threads of pods really are.",
     "scheduler": "The secondary scheduler: a Deployment of which one pod works at a time.",
     "scheduler.name": "What pods name in spec.schedulerName.",
     "scheduler.replicas": "Pods of scheduler, extender, webhook, admission check and rebalancer.",
@@ -346,7 +373,7 @@ def default_values() -> dict[str, Any]:
     repository, _, tag = plain.image.rpartition(":")
     image = {"repository": repository, "tag": tag, "pullPolicy": plain.pull_policy}
     own: dict[str, dict[str, Any]] = {
-        "exporter": {"period": "1m", "maxSilence": plain.max_silence},
+        "exporter": {"period": "1m", "maxSilence": plain.max_silence, "measure": plain.measure},
         "scheduler": {
             "name": plain.scheduler_name,
             "replicas": plain.replicas,

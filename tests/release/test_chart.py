@@ -183,7 +183,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
     values = values_with(**off)
     values["image"] |= {"repository": "r.example:5000/x", "tag": "2", "pullPolicy": "Always"}
     values["scheduler"] |= {"name": "mine", "replicas": 3}
-    values["exporter"] |= {"period": "5s", "maxSilence": "5m"}
+    values["exporter"] |= {"period": "5s", "maxSilence": "5m", "measure": True}
     choices = Choices(
         namespace="elsewhere",
         image="r.example:5000/x:2",
@@ -192,6 +192,7 @@ def test_each_component_renders_to_what_deploy_applies(component: str) -> None:
         replicas=3,
         period="5s",
         max_silence="5m",
+        measure=True,
     )
     found = by_key(without_kinds(unhashed(rendered(values, "elsewhere"))))
     assert found == by_key(without_kinds(unhashed(objects_of(("api", component), choices))))

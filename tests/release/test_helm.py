@@ -61,6 +61,7 @@ def drawn(rng: Random) -> dict[str, Any]:
         }
     values["exporter"]["period"] = rng.choice(["5s", "1m30s", "0.5h"])
     values["exporter"]["maxSilence"] = rng.choice(["", "5m"])
+    values["exporter"]["measure"] = rng.random() < 0.5
     return values
 
 

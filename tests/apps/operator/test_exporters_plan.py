@@ -147,7 +147,9 @@ def test_the_default_exporter() -> None:
             [],
         ),
         (NodeGroupConfig(info_refresh_pause="Enabled"), ["--no-publish"], []),
-        (NodeGroupConfig(max_silence="5m"), ["--max-silence=5m"], []),
+        (NodeGroupConfig(max_silence="5m"), ["--max-silence=5m"], ["--measure"]),
+        (NodeGroupConfig(measure="Enabled"), ["--measure", "--procfs=/host-proc"], []),
+        (NodeGroupConfig(measure="Disabled"), [], ["--measure"]),
     ],
 )
 def test_flags_follow_the_groups_configuration(

@@ -209,6 +209,7 @@ class _Pass:
             period=None if config.info_refresh_mode == EVENTS else config.info_refresh_period,
             notified=config.info_refresh_mode != PERIODIC,
             paused=config.info_refresh_pause == ENABLED,
+            measure=config.measure == ENABLED,
             max_silence=config.max_silence or "",
             tolerations=tuple(msgspec.to_builtins(toleration) for toleration in config.tolerations),
         )

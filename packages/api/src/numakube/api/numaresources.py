@@ -60,6 +60,7 @@ class NodeGroupConfig(Wire, frozen=True):
     info_refresh_period: DurationText | None = None
     info_refresh_pause: str | None = None
     max_silence: DurationText | None = None
+    measure: str | None = None
     tolerations: tuple[Toleration, ...] = ()
 
 
