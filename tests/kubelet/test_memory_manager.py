@@ -491,16 +491,20 @@ SIZES = st.fixed_dictionaries({"memory": st.integers(1, 4), "huge": st.integers(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(SIZES, max_size=3), st.lists(SIZES, min_size=1, max_size=3), st.integers(0, 3))
+@given(st.lists(SIZES, max_size=3), st.lists(SIZES, min_size=1, max_size=3), st.booleans())
 def test_blocks_of_a_pod_add_up_to_what_is_booked(
-    init: list[dict[str, int]], apps: list[dict[str, int]], kept: int
+    init: list[dict[str, int]], apps: list[dict[str, int]], same: bool
 ) -> None:
-    """Also of a pod that comes back with other app containers, after another was admitted."""
+    """Also of a pod that comes back with other app containers, after another was admitted.
+
+    With several init containers such a pod loses what the larger ones left: a kubelet knows the
+    largest of what they left, and takes from all of them.
+    """
     node = memory_node(1, hugepages=2)
-    first = tuple(sized(f"i{number}", sizes) for number, sizes in enumerate(init))
-    for prefix, uid in (("a", "uid"), ("x", "other"), ("b", "uid")):
-        names = [f"a{n}" if n < kept and uid == "uid" else f"{prefix}{n}" for n in range(len(apps))]
-        members = [sized(name, sizes) for name, sizes in zip(names, apps, strict=True)]
+    lasting = init if same else init[:1]
+    first = tuple(sized(f"i{number}", sizes) for number, sizes in enumerate(lasting))
+    for prefix, uid in (("a", "uid"), ("x", "other"), ("a" if same else "b", "uid")):
+        members = [sized(f"{prefix}{number}", sizes) for number, sizes in enumerate(apps)]
         node.admit(pod(*members, init=first if uid == "uid" else (), uid=uid))
         node.collect_garbage()
         assert_adds_up(manager_of(node))
@@ -508,6 +512,25 @@ def test_blocks_of_a_pod_add_up_to_what_is_booked(
     node.remove("other")
     node.collect_garbage()
     assert manager_of(node).books == manager_of(memory_node(1, hugepages=2)).books
+
+
+def test_a_container_that_stays_takes_what_an_init_container_left_from_a_new_one() -> None:
+    """As in kubelets: its memory counts as used again once more, and the new one books its own."""
+    node = memory_node(1)
+    first = (sized("init", {"memory": 2}),)
+    for uid, app in (("uid", "a"), ("other", "x"), ("uid", "b")):
+        apps = (sized("stays", {"memory": 1}), *([sized("b", {"memory": 1})] if app == "b" else []))
+        node.admit(pod(*apps, init=first if uid == "uid" else (), uid=uid))
+        node.remove("other")
+        node.collect_garbage()
+    manager = manager_of(node)
+    held = manager.assignments["uid"]
+    assert {name: sum(block.size_bytes for block in blocks) for name, blocks in held.items()} == {
+        "init": 0,
+        "stays": GIB,
+        "b": GIB,
+    }
+    assert manager.books[0].tables["memory"].reserved == 3 * GIB
 
 
 def sized(name: str, sizes: dict[str, int]) -> Container:
