@@ -357,6 +357,18 @@ def test_a_pod_that_came_again_meanwhile_is_not_put_back_for_the_one_before(
         queue.remove("a")
 
 
+def test_a_pod_that_was_tried_with_another_queues_anew(
+    queue: SchedulingQueue, make_pod: MakePod
+) -> None:
+    """Its former place among the active ones does not count."""
+    for name in ("a", "b", "c"):
+        queue.add(make_pod(name), 0)
+    for entry in queue.take(["a", "b"]):
+        queue.refused(entry, FIT, 0)
+    queue.handle([GONE], 60)
+    assert names(queue, 60) == ["c", "a", "b"]
+
+
 def test_pods_that_are_taken_to_be_tried_with_another_are_counted_as_tried(
     queue: SchedulingQueue, make_pod: MakePod
 ) -> None:

@@ -63,6 +63,7 @@ class QueuedPod:
         retry_at: end of its backoff.
         woken_by: what brought it back to the active queue last.
         group: the pods with which it waits for an event, if it does.
+        turn: the number of its item among the active pods; earlier ones are left over.
     """
 
     pod: PodInfo
@@ -79,6 +80,7 @@ class QueuedPod:
     message: str = ""
     woken_by: str = "created"
     group: tuple[frozenset[str], Hashable] = (frozenset(), None)
+    turn: int = -1
 
     @property
     def uid(self) -> str:
@@ -161,8 +163,8 @@ class SchedulingQueue:
     # A pod is in one place (`QueuedPod.place`), but may have items in several heaps: those are
     # never looked for when it moves on, which would cost a pass over the heap. An item counts only
     # if its pod is still in the place that the heap is for, and, of the waiting ones, still has
-    # that time; others are dropped when they come up, or swept out when most items are of that
-    # sort.
+    # that time, of the active ones, that turn; others are dropped when they come up, or swept out
+    # when most items are of that sort.
     #
     # Ten thousand pods that fit nowhere must not cost ten thousand questions for each event. So
     # parked pods form groups by who refused them and by what these plugins look at, and one of each
@@ -226,7 +228,7 @@ class SchedulingQueue:
     def pop(self, now: float) -> QueuedPod | None:
         """Return the pod to try now; it stays known, in flight, until it is put back or removed."""
         self.advance(now)
-        entry = self._first(self._active, Place.ACTIVE) or self._impatient()
+        entry = self._first(self._active) or self._impatient()
         if entry is None:
             return None
         entry.place = Place.IN_FLIGHT
@@ -409,32 +411,35 @@ class SchedulingQueue:
 
     def _push(self, heap: list[_Item], key: object, entry: QueuedPod) -> None:
         """Let *entry* wait in *heap* too; items that no longer hold are swept out now and then."""
-        heapq.heappush(heap, (key, next(self._order), entry))
+        number = next(self._order)
+        if heap is self._active:
+            entry.turn = number
+        heapq.heappush(heap, (key, number, entry))
         if len(heap) > 2 * len(self._entries) + _SWEPT_FROM:
             # Of several for one pod the first counts: that is where it would be popped.
             holding = (one for one in sorted(heap, reverse=True) if self._holds(heap, one))
             heap[:] = sorted({one[2].uid: one for one in holding}.values())
 
     def _holds(self, heap: list[_Item], item: _Item) -> bool:
-        key, _, entry = item
+        key, number, entry = item
         if heap is self._active:
-            return entry.place is Place.ACTIVE
+            return entry.place is Place.ACTIVE and entry.turn == number
         return entry.place is Place.BACKOFF and (heap is self._eager or key == entry.retry_at)
 
     def _key(self, entry: QueuedPod) -> tuple[Any, ...]:
         return self._hints.sort_key(entry.pod, entry.queued_at)
 
-    def _first(self, heap: list[_Item], place: Place) -> QueuedPod | None:
+    def _first(self, heap: list[_Item]) -> QueuedPod | None:
         """Pop the first entry that still waits there; others have moved on since they came."""
         while heap:
-            entry: QueuedPod = heapq.heappop(heap)[2]
-            if entry.place is place:
-                return entry
+            item = heapq.heappop(heap)
+            if self._holds(heap, item):
+                return item[2]
         return None
 
     def _impatient(self) -> QueuedPod | None:
         """Return who came first of those that are woken and back off, whatever time is left."""
-        while (entry := self._first(self._eager, Place.BACKOFF)) is not None:
+        while (entry := self._first(self._eager)) is not None:
             if not entry.errors:
                 return entry
         return None
