@@ -196,6 +196,24 @@ def test_events_that_can_help_wake(
     assert plugin.wakes(new, event) is helps
 
 
+NEVER = {
+    "DynamicResources": EventKind.POD_ADDED
+    | EventKind.POD_DELETED
+    | EventKind.TOPOLOGY_CHANGED
+    | EventKind.CLAIM_CHANGED,
+    "NodeUnschedulable": EventKind.UNSCHEDULED_POD_UPDATED,
+}
+
+
+@pytest.mark.parametrize("kind", EventKind)
+@pytest.mark.parametrize("name", sorted(DEFAULT_PLUGINS))
+def test_an_event_of_which_nothing_else_is_known_may_help(name: str, kind: EventKind) -> None:
+    """Neither pod nor node nor claim is told; claims that nobody has help nobody."""
+    plugin = DEFAULT_PLUGINS[name].make({}, Handle())
+    hears = kind in plugin.wakes_on and kind not in NEVER.get(name, EventKind(0))
+    assert plugin.wakes(DATA, ClusterEvent(kind=kind)) or not hears
+
+
 def test_a_gated_pod_waits_and_says_for_what() -> None:
     """Until all gates are gone."""
     gated = pod(schedulingGates=[{"name": "a"}, {"name": "b"}])

@@ -13,7 +13,7 @@ from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
 from tests.scheduling.preemption.room import PlainFilters, full_node
 
 from numakube.api.meta import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from numakube.api.pod import Pod, PodCondition
+from numakube.api.pod import Pod, PodCondition, PodStatus
 from numakube.api.workloads import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -37,6 +37,7 @@ from numakube.scheduling.preemption.victims import (
     EvictionTrial,
     budgets_of,
     find_victims,
+    lowest_cost,
 )
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -158,6 +159,57 @@ def test_the_node_with_the_smaller_loss_is_chosen(
     full_node(scene.cluster, first, name="n1")
     full_node(scene.cluster, second, name="n2")
     assert scene.preempt(pod("new", cpus=9, priority=9))[1] == ["q"]
+
+
+def started(one: Pod, day: int | None) -> Pod:
+    """Return a pod that started on that day of the month; None if it has not."""
+    time = None if day is None else f"2026-01-{day:02}T00:00:00Z"
+    status = msgspec.structs.replace(one.status or PodStatus(), start_time=time)
+    return msgspec.structs.replace(one, status=status)
+
+
+@pytest.mark.parametrize(
+    ("days", "chosen"),
+    [
+        ((1, 2), "n2"),
+        ((2, 1), "n1"),
+        ((None, 2), "n1"),
+        ((2, None), "n2"),
+    ],
+)
+def test_of_equal_losses_the_one_that_has_run_for_the_shortest_time_is_chosen(
+    scene: Scene, days: tuple[int | None, int | None], chosen: str
+) -> None:
+    """What has not started yet has lost nothing; among equals any node is as good.
+
+    By amounts less would be lost on each of them, so that none is taken without looking at all.
+    """
+    for number, day in enumerate(days, start=1):
+        name = f"n{number}"
+        there = [
+            pod(f"stays{number}", cpus=4, priority=9),
+            pod(f"useless{number}", cpus=3, priority=1),
+            pod(f"important{number}", cpus=6, priority=5),
+        ]
+        full_node(scene.cluster, there, name=name, site=ReportedNode.make(name))
+        scene.cluster.place(PodInfo(started(bound(there[2], name), day)), name)
+    assert scene.preempt(pod("new", cpus=5, priority=9))[:2] == (
+        chosen,
+        [f"important{chosen[1]}"],
+    )
+
+
+def test_of_several_victims_the_first_of_the_most_important_counts() -> None:
+    """Not those of lower priority."""
+
+    def victims(*them: tuple[int, int]) -> ChosenVictims:
+        pods = [started(pod(f"p{day}", priority=priority), day) for priority, day in them]
+        return ChosenVictims(tuple(map(PodInfo, pods)), 0)
+
+    assert victims((5, 3), (5, 2), (1, 1)).started == "2026-01-02T00:00:00Z"
+    assert victims((1, 1), (5, 4)).started == "2026-01-04T00:00:00Z"
+    assert victims((5, 3), (2, 1)).cost == (0, 5, 7 + 2 * 2**31, 2)
+    assert lowest_cost(5, 2, 2) == victims((5, 3), (2, 1)).cost
 
 
 def test_a_node_where_no_budget_is_violated_is_chosen_first(scene: Scene) -> None:

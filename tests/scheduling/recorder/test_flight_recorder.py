@@ -193,6 +193,19 @@ def candidates(nodes: int) -> notes.Candidates:
     return notes.Candidates(("n",) * nodes, scores, ("P",), (scores,))
 
 
+SEVERE = MispredictionSeverity.ZONES
+
+
+def zones(count: int) -> ZoneUse:
+    """Return a use of so many zones."""
+    return {(zone,): {"cpu": 1000} for zone in range(count)}
+
+
+def nominated(victims: int) -> notes.Nominated:
+    """Return a nomination with victims of names of one character."""
+    return notes.Nominated("n1", ("v",) * victims)
+
+
 @pytest.mark.parametrize(
     ("made", "bytes_each"),
     [
@@ -206,6 +219,17 @@ def candidates(nodes: int) -> notes.Candidates:
         (lambda n: notes.ToldNote(1.0, "x" * n, {}), 1),
         (lambda n: notes.ToldNote(1.0, "", {"k": "x" * n}), 1),
         (lambda n: notes.RejectedNote(1.0, "n1", "x" * n, ""), 1),
+        (lambda n: notes.RejectedNote(1.0, "n1", "", "x" * n), 1),
+        (lambda n: notes.ToldNote(1.0, "", {f"{at}": 7 for at in range(n)}), 129),
+        (lambda n: notes.ReservedNote(1.0, "n1", zones(n)), 512),
+        (lambda n: notes.ReservedNote(1.0, "n1", KubeletRejection("x" * n, "")), 1),
+        (lambda n: notes.ReservedNote(1.0, "n1", KubeletRejection("", "x" * n)), 1),
+        (lambda n: notes.ReservedNote(1.0, "n1", None, (0,) * n), 8),
+        (lambda n: notes.ObservedNote(1.0, "n1", zones(n)), 512),
+        (lambda n: notes.MispredictedNote(1.0, "n1", SEVERE, zones(n), zones(0)), 512),
+        (lambda n: notes.MispredictedNote(1.0, "n1", SEVERE, zones(0), zones(n)), 512),
+        (lambda n: notes.TriedNote(at=1.0, seconds=0.1, nominated=nominated(n)), 65),
+        (lambda n: notes.TriedNote(at=1.0, seconds=0.1, candidates=candidates(n)), 24),
         (lambda n: notes.Queued(1.0, "x" * n), 1),
         (candidates, 24),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from random import Random
 from typing import Any
 
@@ -22,6 +24,7 @@ from numakube.scheduling.snapshot.nodes import HostPort
 from numakube.scheduling.snapshot.pod_indexes import (
     MAX_QUERIES,
     MAX_VIEWS,
+    ClaimUsers,
     PodCounts,
     PodQuery,
     PodSelection,
@@ -294,3 +297,55 @@ def test_the_kind_of_pods_that_was_asked_about_longest_ago_is_forgotten() -> Non
         counts.about(app_pod(f"new-{number}"), {})
     counts.add(requiring("b", "app-0"), 1)
     assert sums(counts, "app-0", TermKind.AFFINITY) == {1: (2, 2)}
+
+
+def test_what_is_forgotten_is_kept_alive_by_no_term() -> None:
+    """There may be thousands of kinds of pods, one after the other."""
+
+    class Watched(PodInfo):
+        __slots__ = ("__weakref__",)
+
+    counts = TermCounts()
+    counts.add(requiring("a", "app-0"), 1)
+    watched = Watched(app_pod("app-0").pod)
+    counts.about(watched, {})
+    gone = weakref.ref(watched)
+    del watched
+    for number in range(MAX_VIEWS):
+        counts.about(app_pod(f"new-{number}"), {})
+    gc.collect()
+    assert gone() is None
+
+
+def with_claims(*names: str) -> PodInfo:
+    """A pod that uses claims."""
+    volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+    meta = {"name": "p", "namespace": "default", "uid": "p"}
+    spec = {"containers": [{"name": "c"}], "volumes": volumes}
+    return PodInfo(convert(Pod, {"metadata": meta, "spec": spec}))
+
+
+@pytest.mark.parametrize("row", [0, 63, 64, 127, 128, 1000])
+def test_volumes_are_counted_on_every_node(row: int) -> None:
+    """Also on one for which there was no room yet, and nothing is lost of the others."""
+    slots = VolumeSlots()
+    slots.add(with_claims("a", "b"), 0)
+    slots.add(with_claims("c"), row)
+    expected = {0: 2, row: 1} if row else {0: 3}
+    assert {at: slots.at(at) for at in range(1100) if slots.at(at)} == expected
+    slots.remove(with_claims("c"), row)
+    assert {at: slots.at(at) for at in range(1100) if slots.at(at)} == {0: 2}
+
+
+def test_a_claim_is_used_until_its_last_pod_is_gone() -> None:
+    """Claims of other names and namespaces are not."""
+    users = ClaimUsers()
+    users.add(with_claims("a", "b"))
+    users.add(with_claims("a"))
+    users.remove(with_claims("a"))
+    used = {key: users.is_used(f"default/{key}") for key in "abc"}
+    assert used == {"a": True, "b": True, "c": False}
+    assert not users.is_used("other/a")
+    users.remove(with_claims("a", "b"))
+    assert not users.is_used("default/a")
+    assert not users.is_used("default/b")

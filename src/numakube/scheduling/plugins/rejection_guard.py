@@ -127,7 +127,7 @@ class RejectionGuard(PreEnqueue, Filter, VectorFilter):
             else:
                 del self._bans[shape]
         for uid, runaway in list(self._owners.items()):
-            if runaway.until <= now and runaway.times[-1] + WINDOW_SECONDS < now:
+            if runaway.times[-1] + WINDOW_SECONDS < now:
                 del self._owners[uid]
         return freed
 

@@ -179,9 +179,9 @@ class NodeVolumeLimits(PreFilter, Filter, VectorFilter):
         if isinstance(known.volumes, Status):
             return known.volumes
         csi_node = known.objects.csi_nodes.get(node.name)
-        limits = _limits(csi_node)
-        if csi_node is None or not limits:
+        if csi_node is None:
             return SUCCESS
+        limits = _limits(csi_node)
         wanted = _attached(known.volumes, csi_node)
         if not any(driver in limits for driver in wanted.values()):
             return SUCCESS
@@ -252,23 +252,18 @@ def _volumes(
     return tuple(one for one in (*found, *inline) if one is not None)
 
 
-def _limits(csi_node: CSINode | None) -> dict[str, int]:
+def _limits(csi_node: CSINode) -> dict[str, int]:
     return {
         driver.name: driver.allocatable.count
-        for driver in (csi_node.spec.drivers if csi_node is not None else ())
+        for driver in csi_node.spec.drivers
         if driver.allocatable is not None and driver.allocatable.count is not None
     }
 
 
 def _smallest_limit(csi_node: CSINode, drivers: set[str]) -> int:
     """Return the smallest limit of those *drivers* that have one on the node."""
-    smallest = _NO_LIMIT
-    for driver in csi_node.spec.drivers:
-        if driver.name in drivers and driver.allocatable is not None:
-            count = driver.allocatable.count
-            if count is not None and count < smallest:
-                smallest = count
-    return smallest
+    limits = _limits(csi_node)
+    return min((limits[driver] for driver in drivers & limits.keys()), default=_NO_LIMIT)
 
 
 def _attached(volumes: tuple[Attachable, ...], csi_node: CSINode) -> dict[str, str]:
