@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.scheduling.plugins.volume_clusters import (
     BOUND,
@@ -18,9 +19,11 @@ from tests.scheduling.plugins.volume_clusters import (
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node
 from numakube.api.storage_objects import StorageClass
+from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions, VolumeZone
+from numakube.scheduling.snapshot.pods import PodInfo
 
 
 def test_a_volume_with_zones_is_reached_from_them() -> None:
@@ -125,3 +128,56 @@ def test_a_label_with_an_empty_zone_says_nothing() -> None:
     found = verdicts(VolumeZone(), made, pod("data"))
     assert isinstance(found, Status)
     assert found.code is Code.SKIP
+
+
+RBD = {"monitors": ["m", "n"], "image": "i", "pool": "p"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other", "collide"),
+    [
+        ("gcePersistentDisk", {"pdName": "d"}, {"pdName": "e"}, False),
+        ("awsElasticBlockStore", {"volumeID": "d"}, {"volumeID": "e"}, False),
+        ("iscsi", {"iqn": "d"}, {"iqn": "e"}, False),
+        ("rbd", RBD, {**RBD, "monitors": ["n"]}, True),
+        ("rbd", RBD, {**RBD, "monitors": ["o"]}, False),
+        ("rbd", RBD, {**RBD, "image": "j"}, False),
+        ("rbd", RBD, {**RBD, "pool": "q"}, False),
+    ],
+)
+def test_disks_collide_if_they_are_the_same(
+    kind: str, one: dict[str, object], other: dict[str, object], *, collide: bool
+) -> None:
+    """Whoever of the two pods is there first; and readers of one disk only if one of them writes.
+
+    On AWS readers collide as well.
+    """
+    for mine, theirs in ((one, other), (other, one)):
+        for reads, they_read in ((False, False), (True, False), (False, True), (True, True)):
+            made = cluster("a")
+            there = pod(name="holder", others={kind: {**theirs, "readOnly": they_read}})
+            made.place(there, "a")
+            new = pod(others={kind: {**mine, "readOnly": reads}})
+            fits = not collide or (reads and they_read and kind != "awsElasticBlockStore")
+            assert (verdicts(VolumeRestrictions(), made, new) == {"a": FITS}) == fits
+            event = ClusterEvent(kind=EventKind.POD_DELETED, node="a", pod=there)
+            assert VolumeRestrictions().wakes(new, event) == (not fits)
+
+
+def test_a_claim_wakes_the_pods_of_its_namespace_that_use_it() -> None:
+    """And so does the end of a pod that used it."""
+    plugin, waiting = VolumeRestrictions(), pod("mine")
+
+    def woken(kind: EventKind, claim: str = "", gone: PodInfo | None = None) -> bool:
+        return plugin.wakes(waiting, ClusterEvent(kind=kind, claim=claim, pod=gone))
+
+    namespace = waiting.namespace
+    assert woken(EventKind.STORAGE_CHANGED, f"{namespace}/mine")
+    assert not woken(EventKind.STORAGE_CHANGED, f"{namespace}/other")
+    assert not woken(EventKind.STORAGE_CHANGED, "other/mine")
+    assert woken(EventKind.POD_DELETED, gone=pod("mine", name="holder"))
+    assert not woken(EventKind.POD_DELETED, gone=pod("other", name="holder"))
+    stranger = pod("mine", name="holder").pod
+    meta = msgspec.structs.replace(stranger.metadata, namespace="other")
+    elsewhere = PodInfo(msgspec.structs.replace(stranger, metadata=meta))
+    assert not woken(EventKind.POD_DELETED, gone=elsewhere)
