@@ -99,7 +99,7 @@ def selected(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bo
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(LABELS, min_size=4, max_size=4),
     LABELS,

@@ -134,7 +134,7 @@ nodes = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(nodes, wishes, st.sampled_from(("LeastAllocated", "MostAllocated", *SHAPES)))
 def test_what_fits_and_how_good_it_is_follows_from_amounts(
     told: list[Any], wanted: dict[str, int], strategy: str | tuple[tuple[int, int], ...]

@@ -216,7 +216,7 @@ def refusals(
     return alone
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(places, constraints, wishes, st.sampled_from("ab"))
 def test_constraints_mean_what_is_written(
     nodes: list[Place], wanted: list[dict[str, Any]], spec: dict[str, Any], app: str
