@@ -379,6 +379,48 @@ def test_a_binding_waits_for_others_if_a_device_has_conditions(
     assert off.waits_for_others(state, pod(), "n") is False
 
 
+@pytest.mark.parametrize(
+    ("devices", "mine", "theirs", "left"),
+    [
+        (("gpu0",), ("c",), ("d",), False),
+        (("gpu0", "gpu1"), ("c",), ("d",), True),
+        (("gpu0", "gpu1"), ("c",), ("d", "e"), False),
+        (("gpu0", "gpu1"), ("c", "e"), ("d",), False),
+        (("gpu0",), ("c",), ("d", "e"), True),
+        (("gpu0",), ("c",), ("held",), True),
+        (("gpu0",), ("c",), ("missing",), True),
+        (("gpu0",), ("c",), (), True),
+        (("gpu0",), ("held",), ("d",), True),
+    ],
+)
+def test_a_pod_for_which_room_is_kept_has_its_devices_first(
+    devices: tuple[str, ...], mine: tuple[str, ...], theirs: tuple[str, ...], *, left: bool
+) -> None:
+    """On the node where that is; one that waits for devices itself takes none."""
+    claims = [claim(name) for name in "cde"]
+    here = cluster(*claims, claim("held", "gpu7"), n=devices, m=("gpu0", "gpu1"))
+    one, first = pod(*mine), pod(*theirs, uid="q")
+    plugin, _, state = filtered(here, one, "n" if len(mine) <= len(devices) else "m")
+    trial = state.clone()
+    plugin.add_pod(trial, one, first, node(here))
+    assert plugin.filter(trial, one, node(here)).ok is left
+    assert plugin.filter(trial, one, node(here, "m")).ok
+    assert plugin.filter(state, one, node(here)).ok
+    plugin.add_pod(CycleState(), one, first, node(here))
+
+
+def test_those_for_whom_room_is_kept_have_different_devices() -> None:
+    """Each counts with those before it."""
+    here = cluster(*[claim(name) for name in "cde"], n=("gpu0", "gpu1", "gpu2"))
+    plugin, _, state = filtered(here, pod("c"), "n")
+    for name, left in (("d", True), ("e", True)):
+        plugin.add_pod(state, pod("c"), pod(name, uid=name), node(here))
+        assert plugin.filter(state, pod("c"), node(here)).ok is left
+    here.objects.resource_claims["ns/f"] = claim("f")
+    plugin.add_pod(state, pod("c"), pod("f", uid="f"), node(here))
+    assert not plugin.filter(state, pod("c"), node(here)).ok
+
+
 def test_nodes_are_rated_by_the_alternative_that_they_serve() -> None:
     """The first of two alternatives is worth 8, the second 7; the best is brought to 100."""
     wish = claim("c", alternatives=NEAR_AND_FAR)
