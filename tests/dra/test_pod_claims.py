@@ -8,7 +8,13 @@ import pytest
 
 from numakube.api.codec import convert
 from numakube.api.resource_claims import ResourceClaim
-from numakube.dra.pod_claims import failed_condition, has_conditions, is_late, is_ready
+from numakube.dra.pod_claims import (
+    failed_condition,
+    has_conditions,
+    is_late,
+    is_ready,
+    without_user,
+)
 
 
 @pytest.mark.parametrize(
@@ -84,3 +90,23 @@ def test_a_claim_without_an_allocation_is_neither_late_nor_ready() -> None:
     assert not is_ready(claim)
     assert failed_condition(claim) == ""
     assert not has_conditions(claim)
+
+
+@pytest.mark.parametrize(
+    ("users", "gone", "left", "keeps"),
+    [
+        (("p", "q"), "p", ["q"], True),
+        (("p",), "p", [], False),
+        (("p",), "x", ["p"], True),
+        ((), "p", [], False),
+    ],
+)
+def test_a_claim_without_users_gives_its_devices_back(
+    users: tuple[str, ...], gone: str, left: list[str], *, keeps: bool
+) -> None:
+    """When its last pod is gone."""
+    reserved = [{"resource": "pods", "name": user, "uid": user} for user in users]
+    status = {"reservedFor": reserved, "allocation": {"devices": {"results": []}}}
+    after = without_user(convert(ResourceClaim, {"status": status}), gone)
+    assert [user.uid for user in after.status.reserved_for] == left
+    assert (after.status.allocation is not None) is keeps

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from numakube.api.codec import convert
+from numakube.api.pod import NodeAllocatableResourceClaimStatus, Pod
 from numakube.api.resource_claims import FINALIZER, AllocationResult, ResourceClaim
 from numakube.dra.extended_resources import IN_MEMORY_NAME, requests_and_mappings, with_requests
 from numakube.errors import InvalidValue
+from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.plugins.dynamic_resources.claim_binding import (
     ClaimConflict,
     ClaimNotWritten,
+    devices_ready,
+    in_flight,
+    progress,
     write_claim,
     write_claims,
 )
@@ -188,3 +195,110 @@ def test_a_claim_is_protected_before_it_is_allocated() -> None:
     assert again.metadata.finalizers == (FINALIZER,)
     assert again.status.allocation == written.status.allocation
     assert [one.uid for one in again.status.reserved_for] == ["p", "q"]
+
+
+# ------------------------------------------------------------------------------------------------
+# Waiting for the devices of all claims.
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def prepared(name: str, said: str | None, since: str = "2026-03-01T11:59:00Z") -> ResourceClaim:
+    """Return a claim of whose device the driver has *said* that it is ready, or that it failed."""
+    device = {"driver": "d", "pool": "n", "device": name}
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+    told = [{"type": said, "status": "True", "reason": "R", "message": "m"}] if said else []
+    allocation = {
+        "devices": {"results": [{**device, "request": "r", **conditions}]},
+        "allocationTimestamp": since,
+    }
+    status = {"allocation": allocation, "devices": [{**device, "conditions": told}]}
+    meta = {"name": name, "namespace": "default"}
+    return convert(ResourceClaim, {"metadata": meta, "status": status})
+
+
+LATE = "2026-03-01T11:49:59Z"
+
+
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        ((), ""),
+        ((prepared("a", "ready"), prepared("b", "ready")), ""),
+        ((prepared("a", "ready"), prepared("b", None)), None),
+        ((prepared("a", None), prepared("b", "ready")), None),
+        (
+            (prepared("a", "ready"), prepared("b", "broken")),
+            'device binding failed: claim=b, reason=R, message="m"',
+        ),
+        ((prepared("a", "ready"), prepared("b", None, LATE)), "device binding timeout: claim=b"),
+        ((prepared("a", "ready", LATE), prepared("b", "ready", LATE)), ""),
+    ],
+)
+def test_a_pod_waits_until_all_its_devices_are_ready_or_one_fails(
+    claims: tuple[ResourceClaim, ...], said: str | None
+) -> None:
+    """What drivers have said meanwhile counts, and the cycle knows it then."""
+    now = {claim.metadata.key: claim for claim in claims}
+    before = [prepared(claim.metadata.name, None) for claim in claims]
+    known = CycleClaims(ClusterObjects(), [], list(before))
+    status = progress(known, now.get, NOW, 600.0)
+    assert (None if status is None else status.message) == said
+    assert status is None or status.code is (Code.ERROR if said else Code.SUCCESS)
+    assert known.claims == list(claims) or said is None
+    api, known = Impatient(ClusterObjects()), CycleClaims(ClusterObjects(), [], list(before))
+    late = "device binding timeout: context deadline exceeded"
+    answer = finished(devices_ready(api, known, POD, "n", now.get, 600.0))
+    assert answer.message == (late if status is None else status.message)
+    assert api.notes == [
+        ("BindingConditionsPending", "waiting for binding conditions for device on node n")
+    ]
+
+
+class Impatient(ReplayedApi):
+    """Asks once, at noon."""
+
+    notes: list[tuple[str, str]]
+
+    def now(self) -> datetime:
+        """Noon."""
+        return NOW
+
+    def note(self, pod: Pod, reason: str, text: str) -> None:
+        """Remember what is told."""
+        self.notes = [(reason, text)]
+
+    async def until(
+        self, done: Callable[[], Status | None], *, timeout_seconds: float
+    ) -> Status | None:
+        """Ask once."""
+        assert timeout_seconds == 600.0
+        return done()
+
+
+def test_a_claim_that_is_gone_meanwhile_fails_the_binding() -> None:
+    """The pod is told which."""
+    known = CycleClaims(ClusterObjects(), [], [prepared("a", "ready")])
+    status = progress(known, lambda _key: None, NOW, 600.0)
+    assert status is not None
+    assert status.message == 'could not find ResourceClaim "default/a"'
+
+
+@pytest.mark.parametrize("finalizers", [(), ("other",), (FINALIZER,), ("other", FINALIZER)])
+def test_a_claim_in_flight_is_as_it_is_going_to_be(finalizers: tuple[str, ...]) -> None:
+    """With its devices, and protected once."""
+    meta = {"name": "a", "namespace": "default", "finalizers": list(finalizers)}
+    flying = in_flight(convert(ResourceClaim, {"metadata": meta}), allocation())
+    assert flying.status.allocation == allocation()
+    assert sorted(flying.metadata.finalizers) == sorted({*finalizers, FINALIZER})
+
+
+def test_what_devices_stand_for_is_written_into_the_status_of_the_pod() -> None:
+    """Only if they stand for something."""
+    told = NodeAllocatableResourceClaimStatus(resource_claim_name="c")
+    for resources in ((), (told,)):
+        known = CycleClaims(ClusterObjects(), [], [])
+        known.nodes["n"] = NodeAllocation(resources=resources)
+        api = ReplayedApi(ClusterObjects())
+        write(known, api)
+        assert ("nodeAllocatableResourceClaimStatuses" in api.pod_status) == bool(resources)
