@@ -173,7 +173,9 @@ def test_a_pod_without_preferences_is_not_rated(cluster: Cluster) -> None:
     """One whose preferences cannot be read is not placed."""
     snapshot = cluster.snapshot()
     assert NodeAffinity().pre_score(CycleState(), pod(), snapshot, snapshot.rows) is SKIP
-    broken = {"matchExpressions": [{"key": "zone", "operator": "Like", "values": ["a"]}]}
+    broken: dict[str, object] = {
+        "matchExpressions": [{"key": "zone", "operator": "Like", "values": ["a"]}]
+    }
     one = pod(prefers=(weighted(1, broken),))
     status = NodeAffinity().pre_score(CycleState(), one, snapshot, snapshot.rows)
     assert status.code is Code.ERROR

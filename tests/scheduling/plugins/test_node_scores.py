@@ -13,7 +13,6 @@ from numakube.api.codec import convert
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod
 from numakube.scheduling.framework.cycle_state import CycleState
-from numakube.scheduling.framework.plugins import Score, VectorScore
 from numakube.scheduling.framework.status import SKIP, SUCCESS
 from numakube.scheduling.plugins.node_scores import ImageLocality, NodeResourcesBalancedAllocation
 from numakube.scheduling.snapshot.cluster import Cluster
@@ -21,6 +20,7 @@ from numakube.scheduling.snapshot.pods import PodInfo
 
 NAMES = ("cpu", "memory", "vendor.example/gpu")
 MIB = 1 << 20
+Rating = NodeResourcesBalancedAllocation | ImageLocality
 
 
 def pod(amounts: dict[str, int], *images: str, init: str = "", name: str = "p") -> PodInfo:
@@ -45,10 +45,8 @@ def node(name: str, amounts: dict[str, int], **images: int) -> Node:
     return convert(Node, {"metadata": {"name": name}, "status": status})
 
 
-def scores(plugin: Any, cluster: Cluster, one: PodInfo) -> dict[str, int]:
+def scores(plugin: Rating, cluster: Cluster, one: PodInfo) -> dict[str, int]:
     """Return the scores, which are the same one by one and all at once."""
-    assert isinstance(plugin, Score)
-    assert isinstance(plugin, VectorScore)
     state, snapshot = CycleState(), cluster.snapshot()
     assert plugin.pre_score(state, one, snapshot, snapshot.rows) is SUCCESS
     each = {
