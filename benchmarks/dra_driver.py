@@ -28,7 +28,7 @@ from numakube.kube.clock import SystemClock
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.dra_plugin import ClaimRef
 from numakube_dra_driver.cdi import CdiFiles
-from numakube_dra_driver.device_metadata import MetadataFiles
+from numakube_dra_driver.device_metadata import MetadataFiles, NetworkInfoFiles
 from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER, Grouping
 from numakube_dra_driver.ledger import Disk, Ledger
 from numakube_dra_driver.metrics import DraMetrics
@@ -141,6 +141,7 @@ def _driver(client: Client, folder: Path) -> Preparer:
         metadata=MetadataFiles(
             DRIVER, disk, folder=folder, cdi_folder=cdi, devices=lambda: devices
         ),
+        network_info=NetworkInfoFiles(folder / "devinfo", disk),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,28 +13,40 @@ from prometheus_client import CollectorRegistry
 
 from kube_lab_server import ApiServer
 from numakube.api.kubelet_config import KubeletConfiguration
+from numakube.errors import KubeletUnavailable
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kubelet.machine import Machine
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.node.dra_plugin import ClaimRef, Prepared
-from numakube.node.podresources_client import ContainerResources, DynamicResource, PodResources
+from numakube.node.pci.fake_pci import FakePci
+from numakube.node.pci.host_scan import SurveyOptions
+from numakube.node.pci.pci_discovery import Host
+from numakube.node.podresources_client import (
+    AllocatableResources,
+    ContainerResources,
+    Devices,
+    DynamicResource,
+    PodResources,
+)
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.cdi import CdiFiles
-from numakube_dra_driver.device_metadata import MetadataFiles
-from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER
+from numakube_dra_driver.device_metadata import MetadataFiles, NetworkInfoFiles
+from numakube_dra_driver.devices import CPU_CAPACITY, DRIVER, OfferedFunction
 from numakube_dra_driver.identity import COMPATIBLE, OWN, Identity
 from numakube_dra_driver.ledger import Disk, Ledger
 from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 from numakube_dra_driver.metrics import DraMetrics
 from numakube_dra_driver.offer import Offer, OfferOptions, make_offer
+from numakube_dra_driver.pci_functions import FunctionReader, NodeFunctions
 from numakube_dra_driver.preparing import Confining, Preparer
 from numakube_lab.inprocess_transport import InProcess
 
 SHAPE = "2 sockets, 4 cores, smt 2, 16Gi"
 NODE = "n1"
 POOL = "n1/compute"
+PCI_POOL = "n1/pci"
 CAPACITIES = {"memory": MEMORY_CAPACITY, "hugepages": HUGEPAGES_CAPACITY}
 
 
@@ -59,6 +72,11 @@ def result(
         found |= {"consumedCapacity": {capacity: amount}}
         found |= {"shareID": f"{abs(hash((device, amount, request))):032x}"[:32]}
     return found | more
+
+
+def function_result(device: str, *, request: str = "vf") -> dict[str, Any]:
+    """Return a result that is a PCI function."""
+    return {"request": request, "driver": DRIVER, "pool": PCI_POOL, "device": device}
 
 
 def parameters(*requests: str, source: str = "FromClaim", **fields: Any) -> dict[str, Any]:
@@ -89,10 +107,28 @@ class Kubelet:
 
     def __init__(self) -> None:
         self.knows: list[str] = []
+        self.plugins: dict[str, str] = {}
+        self.has: dict[str, str] = {}
+        self.answers = True
+
+    async def allocatable(self) -> AllocatableResources:
+        """Return what device plugins offer: resources by the names of devices."""
+        if not self.answers:
+            raise KubeletUnavailable("the kubelet is away")
+        devices = (Devices(resource, (id_,)) for id_, resource in self.plugins.items())
+        return AllocatableResources(devices=tuple(devices))
 
     async def list_pods(self) -> Sequence[PodResources]:
         """Return a pod for each."""
-        return [
+        holders = [
+            PodResources(
+                name=pod,
+                namespace="default",
+                containers=(ContainerResources(name="main", devices=(Devices("x/y", (id_,)),)),),
+            )
+            for id_, pod in self.has.items()
+        ]
+        return holders + [
             PodResources(
                 name=one,
                 namespace="default",
@@ -116,6 +152,7 @@ class Bed:
     clock: ManualClock
     offer: Offer = field(default_factory=offer_of)
     kubelet: Kubelet = field(default_factory=Kubelet)
+    functions: NodeFunctions | None = None
 
     @classmethod
     def on(cls, server: ApiServer, clock: ManualClock, folder: Path) -> Bed:
@@ -145,19 +182,61 @@ class Bed:
             self.client,
             self.ledger(disk),
             CdiFiles(self.cdi, disk, identity.cdi),
-            pools=(POOL, NODE) if identity is COMPATIBLE else (POOL,),
+            pools=(POOL, NODE) if identity is COMPATIBLE else (POOL, PCI_POOL),
             offer=lambda: self.offer,
             metrics=DraMetrics(CollectorRegistry()),
             confining=confining or Unconfined(),
+            network_info=NetworkInfoFiles(self.folder / "devinfo", disk),
+            functions=self.functions,
             metadata=MetadataFiles(
                 identity.driver,
                 disk,
                 folder=self.folder / "plugins" / identity.driver,
                 cdi_folder=self.cdi,
-                devices=lambda: {device.name: device for device in self.offer.devices},
+                devices=lambda: {
+                    device.name: device
+                    for device in (*self.offer.devices, *(one.device for one in self._found()))
+                },
             ),
             identity=identity,
         )
+
+    def _found(self) -> Sequence[OfferedFunction]:
+        functions = self.offer.functions
+        return tuple(functions.by_name.values()) if functions is not None else ()
+
+    def use_functions(self, *pools: dict[str, Any]) -> FakePci:
+        """Have two cards, one on each NUMA node, and offer what *pools* take of them."""
+        pci = FakePci(self.folder / "sys")
+        for place in (0, 1):
+            address = f"0000:1{place}:00.0"
+            pci.pf(address, interface=f"ens{place}f0", numa_node=place)
+            pci.vfs(address, 2)
+        self.pools(*pools or ({"resourceName": "nic", "selectors": {}},))
+        at = self.folder
+        host = Host(sysfs=at / "sys", dev=at / "dev", proc=at / "proc")
+        reader = FunctionReader(
+            self.folder / "pools.json", host, prefix="intel.com", options=SurveyOptions()
+        )
+        self.functions = NodeFunctions(reader, self.kubelet, self.clock)
+        self.functions.assume_none()
+        self.look()
+        return pci
+
+    def pools(self, *pools: dict[str, Any]) -> None:
+        """Write the configuration of pools."""
+        (self.folder / "pools.json").write_text(json.dumps({"resourceList": pools}))
+
+    def look(self) -> None:
+        """Look at the host, as the driver does from time to time."""
+        assert self.functions is not None
+        self.offer = replace(self.offer, functions=self.functions.look())
+
+    async def functions_known(self) -> None:
+        """Look again when the kubelet has told what device plugins have."""
+        assert self.functions is not None
+        await self.functions.taken()
+        self.look()
 
     def ledger(self, disk: Disk | None = None) -> Ledger:
         """Return the ledger as a process sees it."""

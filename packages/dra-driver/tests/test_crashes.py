@@ -1,4 +1,4 @@
-"""A process that dies at any point gives no CPU twice, and loses none."""
+"""A process that dies at any point gives no CPU and no function twice, and loses none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from dra_bed import Bed, offer_of, prepared, result, unprepared
+from dra_bed import Bed, function_result, offer_of, prepared, result, unprepared
 
 from numakube.kube.catalog import RESOURCE_CLAIMS
 from numakube.node.dra_plugin import ClaimRef
@@ -21,6 +21,8 @@ STEPS = 12
 """No call does more to files than this."""
 LIVES = int(os.environ.get("DRA_LIVES", "60"))
 """``DRA_LIVES=1000`` for the long campaign."""
+FUNCTIONS = {node: [f"pci-0000-1{node}-01-{vf}" for vf in "01"] for node in "01"}
+"""Virtual functions by NUMA node."""
 SEED = int(os.environ.get("DRA_SEED", "11"))
 
 
@@ -72,6 +74,10 @@ def none_twice(bed: Bed) -> None:
     """Check that every CPU is in one claim at most."""
     counts = Counter(cpu for text in bed.held().values() for cpu in CpuSet.parse(text))
     assert [cpu for cpu, count in counts.items() if count > 1] == []
+    ledger = bed.ledger()
+    ledger.load()
+    ids = [function.id for claim in ledger.claims.values() for function in claim.functions]
+    assert len(ids) == len(set(ids))
 
 
 @pytest.mark.parametrize("steps", range(STEPS))
@@ -164,6 +170,7 @@ class Campaign:
         self.unwanted: dict[str, ClaimRef] = {}
         self.forgotten: set[str] = set()
         self.sizes: dict[str, tuple[str, int]] = {}
+        self.functions: dict[str, str] = {}
 
     async def live(self, driver: Preparer) -> None:
         """Do what a node does between two deaths of its driver."""
@@ -189,6 +196,10 @@ class Campaign:
             result(f"cpu-numa{node}", str(amount)),
             result(f"memory-numa{node}", "3Gi", request="mem"),
         ]
+        free = set(FUNCTIONS[node]) - set(self.functions.values())
+        if free and self.chance.random() < 0.6:
+            self.functions[name] = self.chance.choice(sorted(free))
+            results.append(function_result(self.functions[name]))
         self.sizes[name] = node, amount
         self.wanted[name] = await self.bed.claim(name, *results)
         assert (await prepared(driver, self.wanted[name])).error == ""
@@ -214,10 +225,12 @@ class Campaign:
         await driver.sweep(self.bed.kubelet)
         for name in self.forgotten:
             del self.sizes[name]
+            self.functions.pop(name, None)
         self.forgotten.clear()
 
     def _ended(self, name: str) -> None:
         del self.unwanted[name], self.sizes[name]
+        self.functions.pop(name, None)
 
     async def finish(self, driver: Preparer) -> None:
         """Check that a driver that lives gets everything right again."""
@@ -230,11 +243,14 @@ class Campaign:
         names = {ref.uid for ref in self.wanted.values()}
         files = {path.name for path in self.bed.cdi.glob("numakube.dev-claim_*.json")}
         assert files == {f"numakube.dev-claim_{uid}.json" for uid in names}
+        told = [path.name for path in (self.bed.folder / "devinfo").glob("*.json")]
+        assert len(told) == len(self.functions)
 
 
 async def test_many_lives_and_deaths_give_nothing_twice_and_lose_nothing(bed: Bed) -> None:
     """Claims come and go, the process dies at any step of its calls, and others try again."""
     bed.offer = offer_of(reserved=CpuSet.parse("0,8"))
+    bed.use_functions()
     chance = random.Random(SEED)
     campaign = Campaign(bed, chance)
     for _ in range(LIVES):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -41,10 +41,11 @@ class World:
 
     cluster: LabCluster
     compatible: bool = False
+    pools: tuple[dict[str, Any], ...] = ()
 
     async def deploy(self) -> None:
         """Deploy the driver; wait until it is ready and its slices are there."""
-        documents = objects_of(["dra"], Choices())
+        documents = objects_of(["dra"], Choices(pools=self.pools))
         if self.compatible:
             namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "numakube"}}
             documents = [namespace, *DraManifest(compatible=True).objects()]
@@ -141,12 +142,18 @@ def asked(name: str, device_class: str, **amounts: str) -> dict[str, Any]:
 
 @asynccontextmanager
 async def dra_lab(
-    gates: frozenset[str] = GATES, *, shape: str = SHAPE, compatible: bool = False
+    gates: frozenset[str] = GATES,
+    *,
+    shape: str = SHAPE,
+    compatible: bool = False,
+    functions: int = 0,
+    pools: tuple[dict[str, Any], ...] = (),
 ) -> AsyncIterator[World]:
-    """Run a lab in which rights count, with the driver."""
-    plans = uniform_plans(1, from_shape(shape), UNALIGNED, "1.36")
+    """Run a lab in which rights count, with the driver; cards have so many virtual *functions*."""
+    (plan,) = uniform_plans(1, from_shape(shape), UNALIGNED, "1.36")
+    plans = (replace(plan, virtual_functions=functions),)
     async with lab_cluster(plans=plans, rbac=True, exporters=False, gates=gates) as cluster:
-        world = World(cluster, compatible)
+        world = World(cluster, compatible, pools)
         await world.deploy()
         yield world
 
@@ -203,10 +210,10 @@ async def test_cpus_memory_and_hugepages_of_a_claim_are_of_one_numa_node() -> No
             await world.runs_on(name, cpus)
             pod = await world.cluster.client.get(PODS, name, namespace="default")
             group = group_of_container(pod, "app")
-            await until(partial(_is_on, cgroups.tree, group, node))
+            await until(partial(is_on, cgroups.tree, group, node))
 
 
-def _is_on(tree: Any, group: str, node: str) -> bool:
+def is_on(tree: Any, group: str, node: str) -> bool:
     """Tell whether a container may use memory of that NUMA node alone."""
     return bool(tree.mems(group) == node)
 

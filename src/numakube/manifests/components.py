@@ -53,6 +53,7 @@ class Choices:
             the webhook converts.
         configuration: a KubeSchedulerConfiguration for the scheduler; else it has one profile.
         exporter_configuration: the text of a file of settings for our exporter.
+        pools: PCI functions that nodes offer, as in a ``resourceList``; empty for examples or none.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -70,6 +71,7 @@ class Choices:
     tls: bool = True
     configuration: dict[str, Any] | None = None
     exporter_configuration: str = ""
+    pools: tuple[dict[str, Any], ...] = ()
     nrt_v1beta1: bool = False
 
 

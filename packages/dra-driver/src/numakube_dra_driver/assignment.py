@@ -4,7 +4,7 @@ The scheduler has chosen devices and amounts. Which CPUs of a device these are i
 the kubelet's static CPU Manager would choose them on that NUMA node (``takeByTopology`` of
 Kubernetes 1.28 to 1.37, by the kubelet model itself). The largest request of a claim comes first,
 as it finds the most whole cores and caches then. Memory has no parts to choose: it is a promise of
-so much of a NUMA node.
+so much of a NUMA node. A PCI function is given as a whole, to one claim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numakube.values.quantity import milli_value, value
 from numakube.values.resources import CPU, MILLI_PER_CPU, quantity_of
 from numakube_dra_driver.devices import DRA_CPU, DRA_CPU_MACHINE
 from numakube_dra_driver.identity import OWN
-from numakube_dra_driver.ledger import GivenDevice, PreparedClaim
+from numakube_dra_driver.ledger import GivenDevice, GivenFunction, PreparedClaim
 from numakube_dra_driver.parameters import MemoryBinding, Quota, Take
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def assign(
         ]
         given = _memory(wishes, offer, held)
         given |= _cpus(wishes, offer, held, has_memory=bool(given))
+        given |= _functions(wishes, offer, held)
         requests = {result.request.partition("/")[0] for result in allocation.results}
         return tuple(
             _joined(given[wish.place], wish, wishes, requests)
@@ -121,7 +122,7 @@ def _is_known(wish: _Wish, given: Mapping[int, GivenDevice]) -> bool:
     if wish.place not in given:
         raise InvalidValue(
             f"request {wish.result.request}: device {wish.result.device} is not offered by this "
-            "node (were reserved CPUs, reserved memory or the grouping changed?)"
+            "node (were reserved CPUs, reserved memory, the grouping or the pools changed?)"
         )
     if wish.result.admin_access:
         raise InvalidValue(f"request {wish.result.request}: there is no administrative access")
@@ -217,6 +218,30 @@ def _cpus(
             resource=CPU,
             amount=milli,
             is_throttled=cpu.wish.parameters.quota is Quota.KEEP,
+        )
+    return given
+
+
+def _functions(wishes: Iterable[_Wish], offer: Offer, held: Held) -> dict[int, GivenDevice]:
+    """Return what results have of PCI functions, by their places."""
+    offered = offer.functions.by_name if offer.functions is not None else {}
+    taken = dict(held.functions)
+    given: dict[int, GivenDevice] = {}
+    for wish in wishes:
+        function = offered.get(wish.result.device)
+        if function is None:
+            continue
+        where = f"request {wish.result.request}: {wish.result.device} ({function.id})"
+        if owner := taken.get(function.id):
+            raise InvalidValue(f"{where} belongs to {owner}")
+        if function.trouble:
+            raise InvalidValue(f"{where} {function.trouble}")
+        taken[function.id] = "another request of this claim"
+        given[wish.place] = replace(
+            given_of(wish.result),
+            resource=function.resource,
+            amount=1,
+            function=GivenFunction(id=function.id, resource=function.resource),
         )
     return given
 

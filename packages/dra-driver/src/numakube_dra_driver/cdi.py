@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.errors import InvalidValue
+from numakube.node.host_files import cdi_edits, device_variables
 from numakube.values.names import dns_label
 from numakube_dra_driver.ledger import is_uid
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
     from numakube_dra_driver.ledger import Disk, GivenDevice, PreparedClaim
 
-# The lowest version that has everything used here, as older runtimes refuse newer ones.
+# The lowest versions that have everything used here, as older runtimes refuse newer ones.
 _VERSION: Final = "0.3.0"
+_WITH_FILES: Final = "0.5.0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ def _value(parts: list[GivenDevice]) -> str:
         ("cpus", [part.cpus for part in parts]),
         ("numa", [part.near for part in parts]),
         ("mems", [part.mems for part in parts]),
+        ("devices", [part.function.id for part in parts if part.function is not None]),
     )
     words = ((word, ",".join(filter(None, texts))) for word, texts in said)
     return ";".join(f"{word}:{text}" for word, text in words if text)
@@ -179,17 +182,31 @@ class CdiFiles:
 
 def specification(entry: PreparedClaim, names: CdiNames = NAMES) -> str:
     """Return the text of a claim's file."""
-    edits = {
-        device.name: {"env": [f"{device.variable}={device.value}"]}
-        for device in names.devices(entry)
+    return document(names.kind, {one.name: _edits(one) for one in names.devices(entry)})
+
+
+def _edits(device: ClaimDevice) -> dict[str, Any]:
+    """Return what a container gets with a device: variables, and the files of PCI functions."""
+    functions = [one.function for one in device.given if one.function is not None]
+    variables = {device.variable: device.value}
+    for resource in dict.fromkeys(one.resource for one in functions):
+        infos = {one.id: one.info for one in functions if one.resource == resource}
+        variables |= device_variables(resource, infos)
+    for function in functions:
+        variables |= function.envs
+    nodes = dict.fromkeys(node for one in functions for node in one.nodes)
+    mounts = dict.fromkeys(mount for one in functions for mount in one.mounts)
+    return {
+        "env": [f"{name}={text}" for name, text in variables.items()],
+        **cdi_edits(nodes, mounts),
     }
-    return document(names.kind, edits)
 
 
 def document(kind: str, edits: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the text of a file with devices of *kind*, and what containers get with each."""
     devices = [{"name": name, "containerEdits": one} for name, one in edits.items()]
-    tree = {"cdiVersion": _VERSION, "kind": kind, "devices": devices}
+    version = _WITH_FILES if any("deviceNodes" in one for one in edits.values()) else _VERSION
+    tree = {"cdiVersion": version, "kind": kind, "devices": devices}
     return msgspec.json.encode(tree).decode()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube_dra_driver.devices import CPU_CAPACITY, DRA_CPU, DRIVER
 from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,34 @@ CAPACITIES: Final = {one.name: one.capacity for one in CLASSES}
 def class_documents() -> list[dict[str, Any]]:
     """Return the classes as they are created."""
     return [_class(one.name, _expression(one)) for one in CLASSES]
+
+
+def pool_classes(pools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the classes for pools, as a ``resourceList`` has them."""
+    from numakube.node.pci.device_pools import DeviceType  # most drivers do without
+    from numakube.node.pci.pool_config import DEFAULT_PREFIX, read_config
+
+    text = json.dumps({"resourceList": list(pools)})
+    config = read_config(text, "pools", prefix=DEFAULT_PREFIX)
+    return [
+        pool_class(pool.resource, is_static=pool.type is DeviceType.STATIC) for pool in config.pools
+    ]
+
+
+def pool_class(resource: str, *, is_static: bool = False) -> dict[str, Any]:
+    """Return the class of a pool's devices: pods that ask for *resource* get them by claim, too."""
+    kind = "static" if is_static else "pci"
+    rule = f'{_KIND} == "{kind}" && device.attributes["{DRIVER}"].pool == "{resource}"'
+    document = _class(class_name(resource), f'device.driver == "{DRIVER}" && {rule}')
+    document["spec"]["extendedResourceName"] = resource
+    return document
+
+
+def class_name(resource: str) -> str:
+    """Return the name of the class for a pool: ``sriov-netdevice.intel.com``."""
+    prefix, _, name = resource.partition("/")
+    plain = "".join(sign if sign.isalnum() else "-" for sign in name.lower()).strip("-")
+    return f"{plain}.{prefix.lower()}"
 
 
 def dra_cpu_class() -> dict[str, Any]:

@@ -4,6 +4,9 @@ Each request of a claim has a file with the attributes of its devices, which is 
 containers that have the request. Places, names and form are those of Kubernetes' own library
 (``kubeletplugin`` 1.37): a stream of JSON documents, the newest version first. Besides what slices
 say, there is what the claim has: which CPUs, and which NUMA nodes its memory comes from.
+
+CNI plugins are told of network functions in files, too, in the form of the Network Plumbing Working
+Group's device information specification, as device plugins do: by pool and address.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from numakube.api.codec import to_tree
+from numakube.node.host_files import info_file
 from numakube.values.resources import CPU
 from numakube_dra_driver.cdi import document, write_if_other
 
@@ -177,3 +181,35 @@ def _pieces(cpus: str) -> Iterator[str]:
         piece = longer
     if piece:
         yield piece
+
+
+class NetworkInfoFiles:
+    """The files of claims in the folder that CNI plugins read."""
+
+    def __init__(self, folder: Path, disk: Disk) -> None:
+        self._folder = folder
+        self._disk = disk
+
+    def write(self, entry: PreparedClaim) -> None:
+        """Let the files of a claim be there, and be right.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        for path, text in self._files(entry):
+            write_if_other(self._disk, path, text, lasting=False)
+
+    def remove(self, entry: PreparedClaim) -> None:
+        """Remove the files of a claim, as far as there are any.
+
+        Raises:
+            OSError: they cannot be removed.
+        """
+        for path, _ in self._files(entry):
+            self._disk.remove(path)
+
+    def _files(self, entry: PreparedClaim) -> Iterator[tuple[Path, str]]:
+        for function in entry.functions:
+            if function.network_info:
+                path = info_file(self._folder, function.resource, function.id)
+                yield path, function.network_info

@@ -7,8 +7,9 @@ claims that were allocated before still mean what they meant.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.resource_slices import (
@@ -36,7 +37,7 @@ DRA_CPU_MACHINE: Final = "cpudevmachine"
 """Its device of all CPUs, of which claims have to name theirs."""
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
-_LONGEST_TEXT: Final = 64
+LONGEST_TEXT: Final = 64
 """Bytes that a string attribute can have."""
 
 
@@ -84,6 +85,35 @@ class CpuGroup:
     cores: int
     threads: int
     capacity: str = CPU_CAPACITY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedFunction:
+    """A PCI function, or another device of a pool, that one claim at a time can have.
+
+    Attributes:
+        device: as slices have it.
+        id: its name on the host: the address of a PCI function.
+        resource: the pool that it is of.
+        trouble: why no claim can have it now; empty if one can.
+    """
+
+    device: Device
+    id: str
+    resource: str
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedFunctions:
+    """All devices of pools, by the names of their devices.
+
+    Attributes:
+        trouble: why some are not known; empty if there is no reason.
+    """
+
+    by_name: Mapping[str, OfferedFunction] = field(default_factory=lambda: MappingProxyType({}))
+    trouble: str = ""
 
 
 def cpu_groups(
@@ -180,7 +210,7 @@ def device_of(group: CpuGroup) -> Device:
     attributes |= place_attributes(group.numa_nodes, group.sockets)
     attributes |= single(group.caches, f"{DRIVER}/l3")
     text = str(CpuSet(group.cpus))
-    if len(text) <= _LONGEST_TEXT:
+    if len(text) <= LONGEST_TEXT:
         attributes[f"{DRIVER}/cpus"] = DeviceAttribute(string=text)
     if not group.is_shared:
         return Device(name=group.name, attributes=attributes)

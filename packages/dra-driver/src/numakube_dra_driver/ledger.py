@@ -22,6 +22,7 @@ import msgspec
 from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.node.bounded_files import read_regular_file
+from numakube.node.host_files import DeviceFile, HostMount  # noqa: TC001 - msgspec reads them
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 
 if TYPE_CHECKING:
@@ -47,6 +48,33 @@ ClaimKey: TypeAlias = tuple[str, str]
 """A driver and the uid of a claim."""
 
 
+class GivenFunction(Wire, frozen=True):
+    """What a container gets of a PCI function, or of another device of a pool.
+
+    It is kept, as containers that restart need it while the host does not show all of it: what
+    belongs to a network interface goes with it into the pod.
+
+    Attributes:
+        id: its name on the host: the address of a PCI function.
+        resource: the pool that it is of.
+        info: what variables say of it, by who provides it.
+        envs: variables of its own.
+        nodes: device files.
+        mounts: paths of the host.
+        is_away: some device files are not seen from the host now.
+        network_info: what CNI plugins are told of it in a file; empty if nothing.
+    """
+
+    id: str
+    resource: str
+    info: dict[str, dict[str, str]] = {}  # noqa: RUF012 - msgspec gives each its own
+    envs: dict[str, str] = {}  # noqa: RUF012 - likewise
+    nodes: tuple[DeviceFile, ...] = ()
+    mounts: tuple[HostMount, ...] = ()
+    is_away: bool = False
+    network_info: str = ""
+
+
 class GivenDevice(Wire, frozen=True):
     """What one result of a claim's allocation has.
 
@@ -59,6 +87,7 @@ class GivenDevice(Wire, frozen=True):
         amount: how much of it.
         goes_with: containers that name one of these requests have this one, too.
         is_throttled: the limit of CPU time holds on its CPUs.
+        function: the device of a pool that nobody else has.
     """
 
     request: str
@@ -72,6 +101,7 @@ class GivenDevice(Wire, frozen=True):
     amount: int = 0
     goes_with: tuple[str, ...] = ()
     is_throttled: bool = False
+    function: GivenFunction | None = None
 
     @property
     def mask(self) -> CpuMask:
@@ -127,6 +157,11 @@ class PreparedClaim(Wire, frozen=True):
         return CpuSet(self.mask)
 
     @property
+    def functions(self) -> tuple[GivenFunction, ...]:
+        """All devices of pools that it has."""
+        return tuple(result.function for result in self.results if result.function is not None)
+
+    @property
     def holders(self) -> tuple[str, ...]:
         """The uids of the pods that have it; its own, if it is not known which do."""
         return self.consumers or (self.uid,)
@@ -142,10 +177,12 @@ class Held:
     Attributes:
         cpus: nobody else may have them.
         amounts: what they take of each device, in base units.
+        functions: which claim has a device of a pool, by the device's name on the host.
     """
 
     cpus: CpuMask = NO_CPUS
     amounts: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    functions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class _LedgerFile(Wire, frozen=True):
@@ -269,7 +306,10 @@ class Ledger:
             for given in entry.results:
                 amounts[given.device] = amounts.get(given.device, 0) + given.amount
         cpus = union(entry.mask for entry in self._claims.values()) or NO_CPUS
-        return Held(cpus=cpus, amounts=amounts)
+        functions = {
+            one.id: f"claim {entry}" for entry in self._claims.values() for one in entry.functions
+        }
+        return Held(cpus=cpus, amounts=amounts, functions=functions)
 
     def load(self) -> None:
         """Read the file if another process has written it.
@@ -356,12 +396,17 @@ def _check(file: _LedgerFile) -> None:
     if file.version != VERSION:
         raise InvalidValue(f"version {file.version} is not known")
     taken = NO_CPUS
+    functions: set[str] = set()
     for entry in file.claims:
         if not is_uid(entry.uid):
             raise InvalidValue(f"{entry.uid!r} is not a uid")
         if both := taken & entry.mask:
             raise InvalidValue(f"CPUs {CpuSet(both)} of claim {entry} are another claim's as well")
         taken |= entry.mask
+        for function in entry.functions:
+            if function.id in functions:
+                raise InvalidValue(f"{function.id} of claim {entry} is another claim's as well")
+            functions.add(function.id)
         for result in entry.results:
             CpuSet.parse(result.mems)
             CpuSet.parse(result.near)

@@ -8,6 +8,7 @@ server keeps each pod to those of its own node, which rights cannot say.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -34,8 +35,9 @@ from numakube.manifests.node_agents import (
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
 from numakube.manifests.release_image import IMAGE
+from numakube.node.host_files import INFO_FOLDER
 from numakube_dra_driver.annex import PORT
-from numakube_dra_driver.device_classes import class_documents, dra_cpu_class
+from numakube_dra_driver.device_classes import class_documents, dra_cpu_class, pool_classes
 from numakube_dra_driver.devices import DRA_CPU, DRIVER
 
 if TYPE_CHECKING:
@@ -57,6 +59,13 @@ _FOLDERS: Final = (
     HostFolder(name="pod-resources", path="/var/lib/kubelet/pod-resources"),
     HostFolder(name="state", path=_STATE, type=CREATED, writable=True),
 )
+_FOR_FUNCTIONS: Final = (
+    HostFolder(name="dev", path="/dev", inside="/host/dev"),
+    HostFolder(name="proc", path="/proc", inside="/host/proc"),
+    HostFolder(name="device-info", path=INFO_FOLDER, type=CREATED, writable=True),
+)
+_CONFIG: Final = "/etc/pcidp"
+CONFIG_KEY: Final = "config.json"
 _DRA_CPU_PLUGIN: Final = (
     HostFolder(
         name="dra-cpu",
@@ -64,6 +73,11 @@ _DRA_CPU_PLUGIN: Final = (
         type=CREATED,
         writable=True,
     ),
+)
+_FUNCTION_FLAGS: Final = (
+    f"--pci-config-file={_CONFIG}/{CONFIG_KEY}",
+    "--dev=/host/dev",
+    "--proc=/host/proc",
 )
 _KUBELET: Final = kubelet_state("kubelet", "/host/kubelet")
 SELINUX: Final = {"type": "spc_t"}
@@ -84,6 +98,7 @@ class DraManifest:
         constraints: what OpenShift's security context constraints for the pods are called, if
             there are any.
         compatible: CPUs are offered as dra-driver-cpu does.
+        pools: PCI functions that are offered, as in the ``resourceList`` of ``numakube sriov``.
     """
 
     namespace: str = "numakube"
@@ -95,6 +110,7 @@ class DraManifest:
     options: tuple[str, ...] = ()
     constraints: str = ""
     compatible: bool = False
+    pools: Sequence[Mapping[str, Any]] = ()
 
     @property
     def _drivers(self) -> tuple[str, ...]:
@@ -115,6 +131,7 @@ class DraManifest:
             *own_slices(self.namespace, name, self._drivers),
             *class_documents(),
             *([dra_cpu_class()] if self.compatible else []),
+            *pool_classes(self.pools),
         ]
 
     def on_nodes(self) -> list[dict[str, Any]]:
@@ -124,13 +141,28 @@ class DraManifest:
             deny_all(f"{self.name}-default-deny", self.namespace, labels),
             allow_api_server(f"{self.name}-egress-to-api-server", self.namespace, labels),
             allow_scraping(f"{self.name}-ingress-to-metrics", self.namespace, labels, PORT),
+            *([self.config_map()] if self.pools else []),
             self.daemon_set(),
         ]
+
+    def config_map(self) -> dict[str, Any]:
+        """Return the pools, which are read again when they change."""
+        text = json.dumps({"resourceList": list(self.pools)}, indent=2) + "\n"
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": self.name, "namespace": self.namespace},
+            "data": {CONFIG_KEY: text},
+        }
 
     def daemon_set(self) -> dict[str, Any]:
         """Return the DaemonSet."""
         other = _DRA_CPU_PLUGIN if self.compatible else ()
-        volumes, mounts = host_paths((*_FOLDERS, *other))
+        functions = _FOR_FUNCTIONS if self.pools else ()
+        volumes, mounts = host_paths((*_FOLDERS, *other, *functions))
+        if self.pools:
+            volumes.append({"name": "config", "configMap": {"name": self.name}})
+            mounts.append({"name": "config", "mountPath": _CONFIG, "readOnly": True})
         container = {**self._container(), "volumeMounts": [*_KUBELET.mounts, *mounts]}
         pod: dict[str, Any] = {
             "serviceAccountName": self.account or self.name,
@@ -164,6 +196,7 @@ class DraManifest:
                 f"--bind-address=0.0.0.0:{PORT}",
                 "--insecure-serving",
                 *(["--compatible"] if self.compatible else []),
+                *(_FUNCTION_FLAGS if self.pools else ()),
                 *self.options,
             ],
             "env": [
@@ -183,7 +216,10 @@ class DraManifest:
 def component(choices: Choices) -> list[dict[str, Any]]:
     """Return the objects of the component ``dra`` of ``numakube deploy``."""
     return DraManifest(
-        namespace=choices.namespace, image=choices.image, pull_policy=choices.pull_policy
+        namespace=choices.namespace,
+        image=choices.image,
+        pull_policy=choices.pull_policy,
+        pools=choices.pools,
     ).objects()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -9,10 +10,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from numakube.values.cpuset import union
 
 if TYPE_CHECKING:
+    from numakube_dra_driver.devices import OfferedFunction
     from numakube_dra_driver.ledger import Held
     from numakube_dra_driver.offer import Offer
 
-OFFERED, CLAIMED = "offered", "claimed"
+OFFERED, CLAIMED, UNUSABLE = "offered", "claimed", "unusable"
 OK, ERROR = "ok", "error"
 _BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 20.0)
 
@@ -69,9 +71,23 @@ class DraMetrics:
             registry=registry,
         )
 
+        self._functions = Gauge(
+            "numakube_dra_functions",
+            "PCI functions by pool: offered, claimed, and those that no claim can have.",
+            ("resource", "state"),
+            registry=registry,
+        )
+
     def show(self, offer: Offer, held: Held, claims: int) -> None:
         """Show what is offered and what of it is claimed."""
         self._claims.set(claims)
+        self._functions.clear()
+        counts = Counts(
+            (one.resource, _state(one, held))
+            for one in (offer.functions.by_name.values() if offer.functions else ())
+        )
+        for (resource, state), count in counts.items():
+            self._functions.labels(resource, state).set(count)
         self._memory.clear()
         for pool in offer.memory.values():
             self._memory.labels(pool.name, OFFERED).set(pool.size_bytes)
@@ -80,6 +96,12 @@ class DraMetrics:
         for group in offer.groups.values():
             self._cpus.labels(group.name, OFFERED).set(group.cpus.bit_count())
             self._cpus.labels(group.name, CLAIMED).set((group.cpus & held.cpus).bit_count())
+
+
+def _state(function: OfferedFunction, held: Held) -> str:
+    if function.id in held.functions:
+        return CLAIMED
+    return UNUSABLE if function.trouble else OFFERED
 
 
 class DraCpuMetrics:

@@ -21,7 +21,7 @@ from numakube.node.device_plugin.plugin_protocol import DevicePluginError
 from numakube.node.dra_plugin import LONGEST_PATH, DraPluginServer
 from numakube_dra_driver.cdi import CdiFiles
 from numakube_dra_driver.device_health import SAY_SECONDS, device_health
-from numakube_dra_driver.device_metadata import MetadataFiles
+from numakube_dra_driver.device_metadata import MetadataFiles, NetworkInfoFiles
 from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.ledger import Disk
 from numakube_dra_driver.preparing import Preparer
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numakube_dra_driver.ledger import Ledger
     from numakube_dra_driver.metrics import DraCpuMetrics, DraMetrics
     from numakube_dra_driver.offer import Offer
+    from numakube_dra_driver.preparing import FunctionSource
 
 GRACE_SECONDS: Final = 5.0
 """How long calls under way may take when the process ends."""
@@ -52,6 +53,7 @@ class Folders:
     """Where a driver reads and writes on its node; *plugin* is the folder of each name."""
 
     cdi: Path
+    network_info: Path
     plugin: Callable[[str], Path]
     registry: Path
 
@@ -69,6 +71,7 @@ class Shared:
     pod_uid: str
     offer: Callable[[], Offer]
     news: Callable[[], None]
+    functions: FunctionSource | None = None
 
 
 def own_part(pod_uid: str, folder: Path, driver: str = DRIVER) -> str:
@@ -110,8 +113,10 @@ class NamedDriver:
             metadata=MetadataFiles(
                 driver, disk, folder=plugin, cdi_folder=folders.cdi, devices=self._by_name
             ),
+            network_info=NetworkInfoFiles(folders.network_info, disk),
             identity=identity,
             cpu_metrics=cpu_metrics,
+            functions=shared.functions,
         )
         self._slices = {
             pool: SlicePublisher(
@@ -179,7 +184,13 @@ class NamedDriver:
 
     async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
         """Take back what was readied."""
-        return await self.preparer.unprepare(claims)
+        done = await self.preparer.unprepare(claims)
+        self._tell_health()
+        return done
+
+    def function_devices(self) -> tuple[Device, ...]:
+        """Return the PCI functions that slices are to have."""
+        return self._devices().get(f"{self._shared.node}/pci", ())
 
     async def watch_health(self) -> AsyncIterator[Sequence[DeviceHealth]]:
         """Yield how devices are, at every change and from time to time."""
@@ -207,9 +218,19 @@ class NamedDriver:
 
     def _devices(self) -> dict[str, tuple[Device, ...]]:
         """Return what slices have, by pool."""
-        offer = self._shared.offer().of(self._driver)
-        pool = f"{self._shared.node}/compute" if self._driver == DRIVER else self._shared.node
-        return {pool: offer.devices}
+        node, offer = self._shared.node, self._shared.offer().of(self._driver)
+        if self._driver != DRIVER:
+            return {node: offer.devices}
+        devices = {f"{node}/compute": offer.devices}
+        if offer.functions is not None:
+            # What no claim can have leaves the slices, where every scheduler understands it.
+            held = self._shared.ledger.held.functions
+            devices[f"{node}/pci"] = tuple(
+                one.device
+                for one in offer.functions.by_name.values()
+                if not one.trouble or one.id in held
+            )
+        return devices
 
     def _by_name(self) -> Mapping[str, Device]:
         return {one.name: one for devices in self._devices().values() for one in devices}

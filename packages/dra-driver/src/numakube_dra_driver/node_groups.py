@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Final
 from numakube.apps.operator import GroupAddition, where_of
 from numakube.errors import InvalidValue
 from numakube.manifests import security_constraints
+from numakube.node.pci.pool_config import DEFAULT_PREFIX, config_mistakes
 from numakube.values.cpuset import CpuSet
 from numakube.values.safe_text import quoted
 from numakube_dra_driver.annex import CORES, CPUS
+from numakube_dra_driver.device_classes import pool_classes
 from numakube_dra_driver.devices import Grouping
 from numakube_dra_driver.manifest import SELINUX, DraManifest
 
@@ -45,6 +47,8 @@ def _mistakes(dra: DraGroup) -> Iterator[str]:
     ):
         if said and said not in known:
             yield f"{field}: {quoted(said)} is none of {', '.join(known)}"
+    if dra.resources:
+        yield from config_mistakes(dra.resources, prefix=DEFAULT_PREFIX)
     try:
         CpuSet.parse(dra.reserved_cpus)
     except InvalidValue as error:
@@ -75,8 +79,15 @@ def _objects(asking: Sequence[tuple[OperatorPool, DraGroup]], site: AdditionSite
             where=where_of(pool),
             options=_options(dra),
             constraints=ACCOUNT if site.openshift else "",
+            pools=dra.resources,
         ).on_nodes()
-    ]
+    ] + list(_classes(asking))
+
+
+def _classes(asking: Sequence[tuple[OperatorPool, DraGroup]]) -> list[Document]:
+    """Return the classes for the pools of all groups; several groups may have the same pool."""
+    classes = [one for _, dra in asking for one in pool_classes(dra.resources)]
+    return list({one["metadata"]["name"]: one for one in classes}.values())
 
 
 ADDITION: Final = GroupAddition(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace as replace_fields
 
@@ -35,13 +35,15 @@ from numakube_dra_driver.devices import (
 from numakube_dra_driver.memory_pools import memory_pools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from numakube.api.resource_slices import Device
     from numakube.kubelet.machine import Machine
-    from numakube_dra_driver.devices import CpuGroup
+    from numakube_dra_driver.devices import CpuGroup, OfferedFunctions
     from numakube_dra_driver.memory_pools import MemoryPool
+
+ReadFunctions: TypeAlias = "Callable[[], OfferedFunctions]"
 
 _STATIC: Final = "static"
 _STATIC_MEMORY: Final = "Static"
@@ -96,6 +98,7 @@ class Offer:
         cpu_devices: CPUs as slices have them.
         memory_devices: likewise.
         cpu_driver: in whose name they are offered.
+        functions: PCI functions, if there are pools of them.
     """
 
     groups: Mapping[str, CpuGroup]
@@ -106,6 +109,7 @@ class Offer:
     cpu_devices: tuple[Device, ...] = ()
     memory_devices: tuple[Device, ...] = ()
     cpu_driver: str = DRIVER
+    functions: OfferedFunctions | None = None
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -116,7 +120,9 @@ class Offer:
         """Return what is offered in the name of *driver*."""
         if driver != self.cpu_driver:
             return replace(self, groups={}, cpu_devices=())
-        return self if driver == DRIVER else replace(self, memory={}, memory_devices=())
+        if driver == DRIVER:
+            return self
+        return replace(self, memory={}, memory_devices=(), functions=None)
 
 
 def make_offer(machine: Machine, config: KubeletConfiguration, options: OfferOptions) -> Offer:
@@ -224,14 +230,19 @@ class OfferReader:
         can_share: whether the API server knows devices that several claims have parts of.
     """
 
-    def __init__(self, options: OfferOptions) -> None:
+    def __init__(self, options: OfferOptions, functions: ReadFunctions | None = None) -> None:
         """Read for the first time.
+
+        Args:
+            options: how CPUs and memory are offered.
+            functions: looks what there is of PCI functions, if there are pools of them.
 
         Raises:
             ConfigError: the node does not say what it has, or the options make no sense.
             MalformedObject: sysfs or the kubelet's configuration makes no sense.
         """
         self._options = options
+        self._functions = functions
         self.can_share = options.can_share
         self.current = self.read()
 
@@ -243,7 +254,8 @@ class OfferReader:
         """
         machine = read_machine(self._options.sysfs)
         options = replace(self._options, can_share=self.can_share)
-        return make_offer(machine, self._config(), options)
+        offer = make_offer(machine, self._config(), options)
+        return replace(offer, functions=self._functions() if self._functions else None)
 
     def _config(self) -> KubeletConfiguration:
         path = self._options.kubelet_config

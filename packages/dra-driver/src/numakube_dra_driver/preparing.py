@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from numakube.kube.client import Client
     from numakube.node.podresources_client import PodResources
     from numakube_dra_driver.cdi import CdiFiles
-    from numakube_dra_driver.device_metadata import MetadataFiles
+    from numakube_dra_driver.device_metadata import MetadataFiles, NetworkInfoFiles
     from numakube_dra_driver.identity import Identity
-    from numakube_dra_driver.ledger import GivenDevice, Ledger
+    from numakube_dra_driver.ledger import GivenDevice, GivenFunction, Ledger
     from numakube_dra_driver.metrics import DraCpuMetrics, DraMetrics
     from numakube_dra_driver.offer import Offer
 
@@ -74,6 +74,18 @@ class PodLister(Protocol):
         ...
 
 
+class FunctionSource(Protocol):
+    """Tells what containers need of PCI functions."""
+
+    async def taken(self, *, offered_too: bool = True) -> Mapping[str, str]:
+        """Return which pods and device plugins have functions, by the functions' names."""
+        ...
+
+    def ready(self, resource: str, id_: str, *, is_held: bool) -> GivenFunction:
+        """Return what a container needs of a function at this moment."""
+        ...
+
+
 class Preparer:
     """Answers the kubelet for one node."""
 
@@ -88,8 +100,10 @@ class Preparer:
         metrics: DraMetrics,
         confining: Confining,
         metadata: MetadataFiles,
+        network_info: NetworkInfoFiles,
         identity: Identity = OWN,
         cpu_metrics: DraCpuMetrics | None = None,
+        functions: FunctionSource | None = None,
     ) -> None:
         """Prepare.
 
@@ -102,16 +116,20 @@ class Preparer:
             metrics: counts calls.
             confining: keeps others off what is held.
             metadata: what containers read about devices.
+            network_info: what CNI plugins read about them.
             identity: in whose name.
             cpu_metrics: counts in the words of dra-driver-cpu.
+            functions: tells what containers need of PCI functions, if there are pools of them.
         """
         self._client = client
         self._ledger = ledger
         self._files = files
         self._pools = frozenset(pools)
         self._metadata = metadata
+        self._network_info = network_info
         self._identity = identity
         self._cpu_metrics = cpu_metrics
+        self._functions = functions
         self._offer = offer
         self._metrics = metrics
         self._confining = confining
@@ -165,6 +183,8 @@ class Preparer:
         async with self._ledger.locked():
             known = self._ledger.claims.get((self._identity.driver, ref.uid))
             entry = self._entry_of(claim, allocation, known)
+            if entry.functions:
+                entry = await self._readied(entry, is_held=known is not None)
             if entry != known:
                 self._ledger.put(entry)
             try:
@@ -175,17 +195,59 @@ class Preparer:
                 if known is None:
                     await self._take_back(entry.uid)
                 raise
-        _log.info("claim_prepared", claim=str(ref), uid=ref.uid, cpus=str(entry.cpu_set))
+        functions = [function.id for function in entry.functions]
+        _log.info(
+            "claim_prepared",
+            claim=str(ref),
+            uid=ref.uid,
+            cpus=str(entry.cpu_set),
+            **({"functions": functions} if functions else {}),
+        )
         if known is None and self._cpu_metrics is not None:
             self._cpu_metrics.given(len(entry.cpu_set))
         self._untold[entry.uid] = entry
         self._news.set()
         return self._answer(entry)
 
+    async def _readied(self, entry: PreparedClaim, *, is_held: bool) -> PreparedClaim:
+        """Return a claim with what containers need of its functions at this moment.
+
+        Raises:
+            InvalidValue: one of them cannot be used, or somebody else has it.
+        """
+        if self._functions is None:
+            raise InvalidValue("this driver has no pools of PCI functions any more")
+        # What a claim has it keeps, whoever offers it meanwhile.
+        taken = await self._functions.taken(offered_too=not is_held)
+        results = [
+            self._ready(given, given.function, taken, self._functions, is_held=is_held)
+            if given.function is not None
+            else given
+            for given in entry.results
+        ]
+        return replace(entry, results=tuple(results))
+
+    def _ready(
+        self,
+        given: GivenDevice,
+        function: GivenFunction,
+        taken: Mapping[str, str],
+        functions: FunctionSource,
+        *,
+        is_held: bool,
+    ) -> GivenDevice:
+        if why := taken.get(function.id):
+            raise InvalidValue(f"request {given.request}: {given.device} ({function.id}) {why}")
+        fresh = functions.ready(function.resource, function.id, is_held=is_held)
+        # What was seen of it before its interface went into the pod is still so.
+        return given if fresh.is_away and function.nodes else replace(given, function=fresh)
+
     def _write_files(self, entry: PreparedClaim) -> None:
         self._files.write(entry)
         if entry.name:
             self._metadata.write(entry)
+        if entry.functions:
+            self._network_info.write(entry)
 
     async def _read(self, ref: ClaimRef) -> tuple[ResourceClaim, AllocationResult]:
         """Return the claim as the API server has it, with what was allocated to it."""
@@ -251,6 +313,7 @@ class Preparer:
         self._files.remove(uid)
         if (entry := self._ledger.claims.get(key)) is not None:
             self._metadata.remove(entry)
+            self._network_info.remove(entry)
         self._ledger.drop(key)
         if trouble := await self._confining.settle():
             # Nobody is where they must not be; they have less than they could until the next pass.
@@ -402,4 +465,6 @@ def _told(given: GivenDevice) -> dict[str, Any]:
     told = {word: text for word, text in said.items() if text}
     if given.resource == CPU:
         told["exclusive"] = bool(given.cpus)
+    if given.function is not None:
+        told |= {"deviceID": given.function.id, "resourceName": given.function.resource}
     return {**told, "driverVersion": VERSION}

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import socket
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -39,6 +40,7 @@ from numakube_dra_driver.settings import SETTINGS, read_settings
 if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
     from numakube.kube.client import Client
+    from numakube_dra_driver.pci_functions import NodeFunctions
     from numakube_dra_driver.settings import DraSettings
 
 PUBLISH_SECONDS: Final = 30.0
@@ -76,26 +78,69 @@ async def run(settings: DraSettings, around: Surroundings, stop: asyncio.Event) 
     Raises:
         ConfigError: it cannot even start.
     """
-    reader = OfferReader(offer_options(settings, around))
+    functions = _functions(settings, around)
+    reader = OfferReader(offer_options(settings, around), functions.look if functions else None)
     if settings.dry_run:
-        around.echo(printed(reader.current, settings.output))
+        note = await _without_plugins(functions) if functions is not None else ""
+        around.echo(printed(reader.read(), settings.output, note))
         return 0
     config = cluster_of(settings.connection, env=around.env, root=around.root)
     async with connect(config, clock=around.clock, env=around.env, user_agent=COMPONENT) as client:
-        return await DraProcess(settings, around, client, reader).run(stop)
+        return await DraProcess(settings, around, client, reader, functions).run(stop)
+
+
+async def _without_plugins(functions: NodeFunctions) -> str:
+    """Leave out what device plugins have; return what is to be said if that is not known."""
+    try:
+        await functions.taken()
+    except NumakubeError as error:
+        functions.assume_none()
+        return f"functions that device plugins have are not left out: {error}"
+    return ""
+
+
+def _functions(settings: DraSettings, around: Surroundings) -> NodeFunctions | None:
+    """Return the PCI functions of the node, if there is a configuration of pools.
+
+    Raises:
+        ConfigError: it makes no sense.
+    """
+    if not settings.pci_config:
+        return None
+    # Only here: most drivers do without.
+    from numakube.node.pci.host_scan import SurveyOptions
+    from numakube_dra_driver.pci_functions import FunctionReader, NodeFunctions, host_of
+
+    locate, path = around.locate, settings.pci_config
+    # Its links are not followed: a ConfigMap changes by them.
+    file = around.root / path.lstrip("/") if path.startswith("/") else locate(path)
+    reader = FunctionReader(
+        file,
+        host_of(locate(settings.sysfs), locate(settings.dev), locate(settings.proc)),
+        prefix=settings.prefix,
+        options=SurveyOptions(check_link=settings.check_link),
+    )
+    kubelet = PodResourcesClient(locate(settings.pod_resources_socket))
+    return NodeFunctions(reader, kubelet, around.clock)
 
 
 class DraProcess:
     """A running driver."""
 
     def __init__(
-        self, settings: DraSettings, around: Surroundings, client: Client, reader: OfferReader
+        self,
+        settings: DraSettings,
+        around: Surroundings,
+        client: Client,
+        reader: OfferReader,
+        functions: NodeFunctions | None = None,
     ) -> None:
         locate = around.locate
         self._settings = settings
         self._around = around
         self._client = client
         self._reader = reader
+        self._functions = functions
         self._node = settings.node_name or socket.gethostname()
         self._registry = new_registry("dra-driver")
         identities = (COMPATIBLE, OWN) if settings.compatible else (OWN,)
@@ -111,6 +156,7 @@ class DraProcess:
         )
         self._folders = Folders(
             cdi=locate(settings.cdi_dir),
+            network_info=locate(settings.device_info_dir),
             plugin=lambda driver: locate(f"{settings.plugins_dir}/{driver}"),
             registry=locate(settings.registry_dir),
         )
@@ -124,6 +170,7 @@ class DraProcess:
             pod_uid=settings.pod_uid,
             offer=lambda: self._reader.current,
             news=lambda: self._news.set(),
+            functions=functions,
         )
         cpu_metrics = DraCpuMetrics(self._registry) if settings.compatible else None
         self._drivers = [
@@ -155,7 +202,12 @@ class DraProcess:
                 await driver.start()
             async with asyncio.TaskGroup() as tasks:
                 named = [job for driver in self._drivers for job in driver.jobs()]
-                work = (*named, self._publish(), self._sweep(), *self._confinement.jobs(stop))
+                work = [*named, self._publish(), self._sweep(), *self._confinement.jobs(stop)]
+                # In the lab the host's own devices do not count.
+                if self._functions is not None and self._around.root == Path("/"):
+                    from numakube.node.pci.netlink import hear_uevents  # most do without
+
+                    work.append(hear_uevents(self._news.set, self._around.clock.sleep))
                 jobs = [tasks.create_task(job) for job in work]
                 await stop.wait()
                 for job in jobs:
@@ -176,7 +228,7 @@ class DraProcess:
         while True:
             self._news.clear()
             try:
-                self._reader.current = await asyncio.to_thread(self._reader.read)
+                await self._look()
                 for driver in self._drivers:
                     await driver.publish()
                 self._unpublished = self._fall_back()
@@ -184,9 +236,43 @@ class DraProcess:
                 if str(error) != self._unpublished:
                     _log.warning("not_published", error=str(error))
                 self._unpublished = str(error)
+            await self._pause()
+
+    async def _look(self) -> None:
+        """Look what the node has."""
+        if self._functions is not None:
+            try:
+                await self._functions.taken()
+            except NumakubeError as error:
+                _log.warning("device_plugins_unknown", why=str(error))
+        self._reader.current = await asyncio.to_thread(self._reader.read)
+
+    async def _pause(self) -> None:
+        """Wait for news; functions come and go without any, and are looked at more often."""
+        clock = self._around.clock
+        most = PUBLISH_SECONDS
+        if self._functions is not None and self._settings.rescan:
+            most = min(most, self._settings.rescan)
+        until = clock.monotonic() + PUBLISH_SECONDS
+        while True:
             with contextlib.suppress(TimeoutError):
-                async with self._around.clock.timeout(PUBLISH_SECONDS):
+                async with clock.timeout(min(most, max(until - clock.monotonic(), 0.0))):
                     await self._news.wait()
+            if self._news.is_set() or clock.monotonic() >= until or await self._has_changed():
+                return
+
+    async def _has_changed(self) -> bool:
+        """Tell whether the node has other functions than slices say: the server is not asked."""
+        before = [driver.function_devices() for driver in self._drivers]
+        try:
+            await self._look()
+        except (NumakubeError, OSError):
+            return True
+        return before != [driver.function_devices() for driver in self._drivers]
+
+    def _pools_trouble(self) -> str:
+        functions = self._reader.current.functions
+        return functions.trouble if functions is not None else ""
 
     def _fall_back(self) -> str:
         """Offer what the server knows, if it knows no shared devices; return what is wrong then."""
@@ -223,6 +309,7 @@ class DraProcess:
         health = Health()
         health.ready("registration", self._unregistered)
         health.ready("slices", lambda: self._unpublished)
+        health.ready("pools", self._pools_trouble)
         health.ready("cpus", lambda: self._reader.current.refused)
         health.ready("groups", lambda: self._confinement.enforcer.trouble)
         health.ready("enforced", self._confinement.enforcer.unenforced)

@@ -15,9 +15,10 @@ from numakube.apps.host.common_settings import (
     ServingSettings,
     serving_on,
 )
-from numakube.apps.host.settings_sources import SettingsTable, group, setting
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.errors import ConfigError
 from numakube.node.bounded_files import read_regular_file
+from numakube.node.host_files import INFO_FOLDER
 from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
 from numakube_dra_driver.annex import CORES, CPUS, PORT
 from numakube_dra_driver.devices import Grouping
@@ -132,6 +133,48 @@ class DraSettings:
         "--kubelet-root-dir",
         metavar="DIR",
         help="The kubelet's folder, if it is not /var/lib/kubelet: the others are in it.",
+    )
+    pci_config: str = setting(
+        "--pci-config-file",
+        env="DRA_PCI_CONFIG_FILE",
+        metavar="FILE",
+        help="Pools of PCI functions to offer, as numakube sriov reads them; read again when it"
+        " changes. By default no functions are offered.",
+    )
+    prefix: str = setting(
+        "--resource-prefix",
+        default="intel.com",
+        env="DRA_RESOURCE_PREFIX",
+        metavar="PREFIX",
+        help="Prefix of the names of pools that do not set one.",
+    )
+    check_link: bool = setting(
+        "--check-link/--no-check-link",
+        default=True,
+        env="DRA_CHECK_LINK",
+        help="Treat functions whose physical function has no link as unhealthy.",
+    )
+    rescan: float = setting(
+        "--rescan-interval",
+        type=DURATION,
+        default=10.0,
+        env="DRA_RESCAN_INTERVAL",
+        help="How often to look for PCI functions.",
+    )
+    dev: str = setting(
+        "--dev", default="/dev", metavar="DIR", help="The host's device files; only looked at."
+    )
+    proc: str = setting(
+        "--proc",
+        default="/proc",
+        metavar="DIR",
+        help="Where the host's routes are; functions with its default route are not offered.",
+    )
+    device_info_dir: str = setting(
+        "--device-info-dir",
+        default=INFO_FOLDER,
+        metavar="DIR",
+        help="Where CNI plugins look for device-info files.",
     )
     policy_options: tuple[str, ...] = setting(
         "--cpu-policy-options",

@@ -136,4 +136,6 @@ class SriovManifest:
 
 def component(choices: Choices) -> list[dict[str, Any]]:
     """Return the objects of the component ``sriov`` of ``numakube deploy``."""
-    return SriovManifest(namespace=choices.namespace, image=choices.image).objects()
+    return SriovManifest(
+        namespace=choices.namespace, image=choices.image, pools=choices.pools or EXAMPLE
+    ).objects()

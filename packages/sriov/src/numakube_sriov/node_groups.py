@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.operator import GroupAddition, where_of
-from numakube.errors import ConfigError
 from numakube.manifests import service_account
-from numakube.node.pci.pool_config import read_config
+from numakube.node.pci.pool_config import DEFAULT_PREFIX, config_mistakes
 from numakube_sriov.manifest import SriovManifest
 
 if TYPE_CHECKING:
@@ -20,19 +18,12 @@ if TYPE_CHECKING:
     from numakube.manifests import AdditionSite
 
 ACCOUNT: Final = "numaresources-sriov"
-_PREFIX: Final = "intel.com"
-"""What the plugin takes for pools without a prefix; it plays no part in what is checked."""
 
 
 def _mistakes(sriov: SriovGroup) -> list[str]:
     if not sriov.resources:
         return ["names no resources"]
-    text = json.dumps({"resourceList": list(sriov.resources)})
-    try:
-        config = read_config(text, "resources", prefix=_PREFIX)
-    except ConfigError as error:
-        return [str(error)]
-    return [f"{remark.where}: {remark.what}" for remark in config.remarks]
+    return config_mistakes(sriov.resources, prefix=DEFAULT_PREFIX)
 
 
 def _name(pool: OperatorPool) -> str:

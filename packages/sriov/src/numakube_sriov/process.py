@@ -37,12 +37,13 @@ from numakube.apps.host import (
 )
 from numakube.node.device_plugin import plugin_protocol, plugin_registration
 from numakube.node.device_plugin.device_choices import FOLDER
-from numakube.node.pci.device_files import CDI_FOLDER, INFO_FOLDER
+from numakube.node.host_files import INFO_FOLDER
+from numakube.node.pci.device_files import CDI_FOLDER
 from numakube.node.pci.device_links import DevicePaths
 from numakube.node.pci.host_scan import SurveyOptions, look
 from numakube.node.pci.netlink import Devlink
 from numakube.node.pci.pci_discovery import Host
-from numakube.node.pci.pool_config import read_config_file
+from numakube.node.pci.pool_config import DEFAULT_PREFIX, read_config_file
 from numakube_sriov.annex import ANNEX
 from numakube_sriov.dry_run_output import JSON, TABLE, YAML, printed
 from numakube_sriov.metrics import SriovMetrics
@@ -61,7 +62,6 @@ _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
 DEFAULT_CONFIG: Final = "/etc/pcidp/config.json"
-DEFAULT_PREFIX: Final = "intel.com"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from numakube.cli.deploying.exporter_configuration import configuration_of_exporters
+from numakube.cli.deploying.exporter_configuration import (
+    configuration_of_exporters,
+    pools_of_functions,
+)
 from numakube.cli.deploying.scheduler_configuration import scheduler_configuration_options
 from numakube.cli.shared.connection_options import connected, current_cluster
 from numakube.cli.shared.connection_options import connection_options as declared
@@ -138,6 +141,12 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="A configuration file for our exporter, in the format of RTE's.",
     )
     @click.option(
+        "--pools",
+        type=click.Path(exists=True, dir_okay=False),
+        callback=pools_of_functions,
+        help="PCI functions that nodes offer: a configuration of the SR-IOV device plugin.",
+    )
+    @click.option(
         "--pull-policy",
         type=click.Choice(("Always", "IfNotPresent", "Never")),
         default="IfNotPresent",
@@ -171,6 +180,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         measure: bool,
         max_silence: str,
         exporter_config: str,
+        pools: tuple[dict[str, Any], ...],
         pull_policy: str,
         extender_tls: bool,
         nrt_v1beta1: bool,
@@ -190,6 +200,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             measure=measure,
             max_silence=max_silence,
             exporter_configuration=exporter_config,
+            pools=pools,
             pull_policy=pull_policy,
             tls=extender_tls,
             nrt_v1beta1=nrt_v1beta1,

@@ -1,11 +1,12 @@
-"""How the exporter that is deployed is configured by a file of the user's.
+"""How what is deployed is configured by files of the user's: exporters, and pools of functions.
 
-The file is read as an exporter reads it, so that a mistake is found before anything is deployed.
+A file is read as the programs read it, so that a mistake is found before anything is deployed.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,3 +31,18 @@ def configuration_of_exporters(ctx: click.Context, param: click.Parameter, path:
     for note in notes:
         click.echo(f"warning: {path}: {note}", err=True)
     return file.read_text(encoding="utf-8")
+
+
+def pools_of_functions(
+    ctx: click.Context, param: click.Parameter, path: str | None
+) -> tuple[dict[str, Any], ...]:
+    """Return the pools in the file at *path*; raise `ConfigError` if it makes no sense."""
+    del ctx, param
+    if path is None:
+        return ()
+    from numakube.node.pci.pool_config import read_entries
+
+    entries, remarks = read_entries(Path(path))
+    for remark in remarks:
+        click.echo(f"warning: {path}: {remark}", err=True)
+    return entries

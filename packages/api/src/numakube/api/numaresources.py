@@ -83,11 +83,13 @@ class DraGroup(Wire, frozen=True):
         cpu_devices: which CPUs are one device: ``numa``, ``l3`` and others.
         cpu_step: whether claims get whole ``cores``, or single ``cpus``.
         reserved_cpus: CPUs that are not offered, such as ``0-1``.
+        resources: PCI functions that are offered, as in the ``resourceList`` of the device plugin.
     """
 
     cpu_devices: str = ""
     cpu_step: str = ""
     reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+    resources: tuple[dict[str, Any], ...] = ()
 
 
 class NodeGroup(Wire, frozen=True):

@@ -10,6 +10,7 @@ from numakube.values.gotext import go_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _ODD: Final = re.compile(r"[^A-Z0-9_]")
 
@@ -30,6 +31,15 @@ class DeviceFile:
     container_path: str
     host_path: str
     permissions: str = "rw"
+
+
+INFO_FOLDER: Final = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+"""Where CNI plugins look for what is to know of a device."""
+
+
+def info_file(folder: Path, resource: str, id_: str) -> Path:
+    """Return the file about a device of *resource*."""
+    return folder / f"{resource}-{id_}-device.json".replace("/", "-")
 
 
 def cdi_edits(nodes: Iterable[DeviceFile], mounts: Iterable[HostMount]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.node.host_files import DeviceFile, cdi_edits, device_variables
+from numakube.node.host_files import DeviceFile, cdi_edits, device_variables, info_file
 from numakube.node.pci.device_pools import EVERY_DEVICE, DeviceType
 from numakube.node.pci.network_devices import DEVICE_FOLDER, VHOST
 from numakube.node.pci.pci_functions import VFIO, driver_devices, uio_device, vfio_group
@@ -182,15 +182,8 @@ def environment(pool: PoolSpec, devices: Mapping[str, Description]) -> dict[str,
     return envs | device_variables(pool.resource, infos)
 
 
-INFO_FOLDER: Final = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 INFO_VERSION: Final = "1.1.0"
 _MODE: Final = 0o444
-
-
-def info_file(folder: Path, pool: PoolSpec, id_: str) -> Path:
-    """Return the file of a device."""
-    resource, device = pool.resource.replace("/", "-"), id_.replace("/", "-")
-    return folder / f"{resource}-{device}-device.json"
 
 
 def info_text(address: str, description: Description) -> str:
@@ -215,7 +208,7 @@ def save_info(
     Raises:
         OSError: it cannot be written.
     """
-    replace_file(info_file(folder, pool, id_), info_text(address, description), mode=_MODE)
+    replace_file(info_file(folder, pool.resource, id_), info_text(address, description), mode=_MODE)
 
 
 def forget_info(folder: Path, pool: PoolSpec, id_: str) -> None:
@@ -224,7 +217,7 @@ def forget_info(folder: Path, pool: PoolSpec, id_: str) -> None:
     Raises:
         OSError: it cannot be removed.
     """
-    info_file(folder, pool, id_).unlink(missing_ok=True)
+    info_file(folder, pool.resource, id_).unlink(missing_ok=True)
 
 
 def _info_document(kind: str, entry: dict[str, Any]) -> str:

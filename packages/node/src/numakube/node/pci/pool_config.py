@@ -35,11 +35,14 @@ from numakube.node.pci.device_pools import (
 from numakube.values.resources import is_extended
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numakube.node.pci.device_pools import PfPattern
 
+
+DEFAULT_PREFIX: Final = "intel.com"
+"""What programs take for pools without a prefix of their own, unless they are told another."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _ID: Final = re.compile(r"[0-9a-f]{4}")
@@ -87,6 +90,27 @@ def read_config(text: str, subject: str, *, prefix: str) -> Config:
     """
     reader = _ConfigReader(subject, prefix)
     return reader.read(_load(text, subject))
+
+
+def read_entries(path: Path) -> tuple[tuple[dict[str, Any], ...], tuple[Remark, ...]]:
+    """Return the ``resourceList`` of a file as it is, and what is odd in it.
+
+    Raises:
+        ConfigError: it cannot be read, or makes no sense.
+    """
+    config = read_config_file(path, prefix=DEFAULT_PREFIX)
+    tree = _load(path.read_text(encoding="utf-8"), str(path))
+    entries = Fields(str(path), expect(tree, dict, str(path))).items("resourceList")
+    return tuple(entries), config.remarks
+
+
+def config_mistakes(pools: Sequence[Mapping[str, Any]], *, prefix: str) -> list[str]:
+    """Return what is wrong or odd in the pools of a ``resourceList``."""
+    try:
+        config = read_config(json.dumps({"resourceList": list(pools)}), "resources", prefix=prefix)
+    except ConfigError as error:
+        return [str(error)]
+    return [str(remark) for remark in config.remarks]
 
 
 def _load(text: str, subject: str) -> object:

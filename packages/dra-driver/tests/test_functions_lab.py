@@ -1,0 +1,118 @@
+"""Pods that ask for CPUs, memory and a virtual function, and get them of one NUMA node by claim."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_claim_writer import asking, writing
+from test_claim_writing import container
+from test_lab import NODE, World, dra_lab, is_on
+
+from numakube.kube.catalog import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from numakube.node.pci.fake_pci import FakePci
+from numakube.testing import until
+from numakube.values.cpuset import CpuSet
+from numakube_lab.nodes.node_cgroups import group_of_container
+
+pytestmark = pytest.mark.timeout(230)
+VF = "intel.com/sriov"
+POOLS = ({"resourceName": "sriov", "selectors": {"drivers": ["iavf"]}},)
+SHAPE = "2 sockets, 8 cores, smt 2, 16Gi"
+
+
+async def functions(world: World) -> list[str]:
+    """Return the functions that are offered."""
+    return sorted(name for name in await world.devices() if name.startswith("pci-"))
+
+
+async def allocated(world: World, user: str) -> list[str]:
+    """Return the devices that the claims of a pod have."""
+    claims = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
+    return sorted(
+        result["device"]
+        for claim in claims
+        for result in claim["status"].get("allocation", {}).get("devices", {}).get("results", ())
+        if any(one["name"] == user for one in claim["status"].get("reservedFor", ()))
+    )
+
+
+def fake_pci(world: World) -> FakePci:
+    """Return the PCI bus of the node."""
+    sockets = world.cluster.pool.sockets(NODE)
+    assert sockets is not None
+    return FakePci(sockets.registry.parent / "sys")
+
+
+async def test_one_annotation_gives_cpus_memory_and_a_function_of_one_numa_node(
+    tmp_path: Path,
+) -> None:
+    """Four pods, two a NUMA node; nothing of them is left to the device plugins of the kubelet."""
+    async with dra_lab(shape=SHAPE, functions=2, pools=POOLS) as world:
+        await until(lambda: functions(world), lambda names: len(names) == 4)
+        cgroups = world.cluster.pool.kubelet(NODE).cgroups
+        assert cgroups is not None
+        nodes = []
+        async with writing(world, tmp_path) as admission:
+            for number in range(4):
+                name = f"p{number}"
+                amounts = {"cpu": "4", "memory": "2Gi", VF: "1"}
+                await admission.create(asking(name, container("app", **amounts)))
+                cpus = await world.where(name)
+                assert len(cpus) == 4
+                node = 0 if cpus <= CpuSet.parse("0-7,16-23") else 1
+                nodes.append(node)
+                devices = await allocated(world, name)
+                (function,) = [one for one in devices if one.startswith("pci-")]
+                assert function.startswith(f"pci-0000-1{node}-")
+                assert {f"cpu-numa{node}", f"memory-numa{node}"} < set(devices)
+                made = await world.cluster.client.get(PODS, name, namespace="default")
+                group = group_of_container(made, "app")
+                await until(partial(is_on, cgroups.tree, group, str(node)))
+                resources = made.spec.containers[0].resources
+                assert resources is not None
+                assert VF not in {**resources.requests, **resources.limits}
+        assert sorted(nodes) == [0, 0, 1, 1]
+        await world.gone("p0")
+        assert len(await functions(world)) == 4
+
+
+async def test_a_pod_that_asks_for_the_plugins_resource_gets_a_function_by_claim() -> None:
+    """It is not changed, and nobody writes a claim for it but the scheduler."""
+    async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
+        tree: dict[str, Any] = {
+            "metadata": {"name": "old", "namespace": "default"},
+            "spec": {"containers": [container("app", **amounts)]},
+        }
+        await world.cluster.client.create(PODS.raw, tree)
+
+        async def told() -> list[str]:
+            claims = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
+            devices = [one for claim in claims for one in claim["status"].get("devices", ())]
+            return [device["data"]["deviceID"] for device in devices]
+
+        await until(told, lambda ids: len(ids) == 1 and ids[0].startswith("0000:1"))
+        assert len(await allocated(world, "old")) == 1
+
+        async def phase() -> str:
+            made = await world.cluster.client.get(PODS, "old", namespace="default")
+            return made.status.phase if made.status is not None else ""
+
+        await until(phase, lambda found: found == "Running")
+
+
+async def test_a_function_that_goes_leaves_the_slices_and_comes_back() -> None:
+    async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+        pci = fake_pci(world)
+        pci.interface("0000:10:00.0", "ens0f0", operstate="down")
+        await until(lambda: functions(world), lambda names: names == ["pci-0000-11-01-0"])
+        pci.interface("0000:10:00.0", "ens0f0", operstate="up")
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+        slices = (await world.cluster.client.list(RESOURCE_SLICES)).items
+        pools = {one["spec"]["pool"]["name"] for one in slices}
+        assert pools == {f"{NODE}/compute", f"{NODE}/pci"}
