@@ -10,8 +10,13 @@ from test_explaining_amounts import claim, offering
 from numakube.api.codec import convert
 from numakube.api.pod import PodResourceClaim
 from numakube.api.resource_claims import ResourceClaim
+from numakube.api.resource_slices import ResourceSlice
+from numakube.insight.explain import explain
+from numakube.insight.explain.explained_pod import pod_subject
+from numakube.insight.explain.explanation_text import joined, lines_of
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.node_map.picture_from_facts import node_picture
+from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.usage.pod_alignment import PodUsage, pod_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.testing import pod
@@ -91,3 +96,44 @@ def test_what_several_pods_share_is_nobodys_own() -> None:
 def test_nonsense_in_a_claims_status_is_nothing() -> None:
     usages = usages_of(cluster(cpus="x"))
     assert str(usages["web"].cpus) == ""
+
+
+def with_function(facts_of: ClusterFacts, name: str) -> ClusterFacts:
+    """Return the cluster with a function that the pod has by another claim."""
+    text = {"k8s.cni.cncf.io/resourceName": {"string": name}}
+    near = {"resource.kubernetes.io/numaNode": {"int": 0}}
+    pool = {"name": "node-a/pci", "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"pci-{n}", "attributes": {**near, **text}} for n in range(2)]
+    spec = {"driver": "numakube.dev", "nodeName": "node-a", "pool": pool, "devices": devices}
+    piece = convert(ResourceSlice, {"metadata": {"name": "pci"}, "spec": spec})
+    facts_of.objects.resource_slices["pci"] = piece
+    result = {"request": "vf", "driver": "numakube.dev", "pool": "node-a/pci", "device": "pci-0"}
+    users = [{"resource": "pods", "name": "web", "uid": "web"}]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
+    metadata = {"name": "vf", "namespace": "default", "uid": "vf"}
+    claimed = convert(ResourceClaim, {"metadata": metadata, "spec": {}, "status": status})
+    facts_of.objects.resource_claims["default/vf"] = claimed
+    return facts_of
+
+
+def test_functions_are_called_as_pods_ask_for_them() -> None:
+    facts = with_function(cluster(), "intel.com/sriov")
+    assert usages_of(facts)["web"].devices == {"intel.com/sriov": 1}
+    _, (first, second) = node_usage(facts, "node-a")
+    assert first.free["intel.com/sriov"] == 1
+    assert "intel.com/sriov" not in second.free
+    drawn = [one for zone in node_picture(facts, "node-a").zones for one in zone.devices]
+    assert {one.resource for one in drawn} == {"vendor.example/gpu", "intel.com/sriov"}
+
+
+def test_a_name_that_is_no_resource_is_not_shown() -> None:
+    facts = with_function(cluster(), "\x1b[31mred")
+    assert usages_of(facts)["web"].devices == {"numakube.dev": 1}
+
+
+def test_a_pod_with_claimed_cpus_is_not_said_to_run_on_shared_ones() -> None:
+    facts = cluster()
+    (running,) = [one for one in facts.pods if one.metadata.name == "web"]
+    lines = joined(lines_of(explain(facts, engine_of(facts), pod_subject(running))))
+    assert "its CPUs come by claim" in lines
+    assert "shared CPUs" not in lines

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from numakube.dra.allocated_state import PoolCounters, state_of
 from numakube.dra.device_ids import AllocationError, DeviceId
@@ -23,10 +23,10 @@ from numakube.dra.pools import DeviceInventory, repelling_taint, with_taints
 from numakube.errors import InvalidValue
 from numakube.scheduling.matching import taint_text
 from numakube.values.quantity import parse_quantity
-from numakube.values.resources import amount_of
+from numakube.values.resources import amount_of, is_extended
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numakube.api.nodes import Node
     from numakube.api.resource_claims import AllocationResult, ResourceClaim
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from numakube.topology.topology_view import NodeTopology
 
 
+_RESOURCE_NAME: Final = "k8s.cni.cncf.io/resourceName"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraDevice:
     """One device of a node.
@@ -51,6 +54,7 @@ class DraDevice:
         pods: ``namespace/name`` of the pods that those claims are reserved for.
         pci: the address of its PCI function; empty if the driver does not publish it.
         part_of: the resource of the node that it is a part of, such as ``cpu``; else empty.
+        pool_resource: what it would be called by a device plugin, if its driver tells that.
         size: how much of that it is, in base units, and ``used`` how much claims have.
         is_free: whether a claim could get it, or one more share of it.
         trouble: why no further claim gets it: a taint, or a pool that cannot be used.
@@ -64,8 +68,14 @@ class DraDevice:
     trouble: str = ""
     pci: str = ""
     part_of: str = ""
+    pool_resource: str = ""
     size: int = 0
     used: int = 0
+
+    @property
+    def called(self) -> str:
+        """What people know such devices by: a resource, or else their driver."""
+        return self.pool_resource or self.id.driver
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -147,6 +157,7 @@ class DraDevices:
             is_free=not trouble and self._has_room(one, counters),
             trouble=trouble,
             pci=KNOWN_PLACES.pci_address(one.device, one.id.driver) or "",
+            pool_resource=_pool_resource(one.device),
             **self._part(one),
         )
 
@@ -219,6 +230,13 @@ class DraDevices:
                 yield claim, claim.status.allocation
 
 
+def _pool_resource(device: Device) -> str:
+    """Return the resource that a device is told to Multus as; empty if that is no resource."""
+    attribute = device.attributes.get(_RESOURCE_NAME)
+    name = attribute.string if attribute is not None else None
+    return name if name and is_extended(name) else ""
+
+
 def _cpus_of(device: Device) -> int:
     """Return the CPUs of a core, in thousandths."""
     attribute = device.attributes.get("dra.cpu/numCPUs")
@@ -232,7 +250,7 @@ def _users(claim: ResourceClaim) -> Iterator[str]:
 
 
 def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return how many of *devices* claims may have, and how many are free, by driver.
+    """Return how many of *devices* claims may have, and how many are free, by what they are called.
 
     What is a part of the node counts by the amounts of its resource.
     """
@@ -243,13 +261,13 @@ def amounts_of_devices(devices: Iterable[DraDevice]) -> tuple[dict[str, int], di
             allocatable[device.part_of] += device.size
             free[device.part_of] += device.size - device.used
         elif not device.trouble or device.claims:
-            allocatable[device.id.driver] += 1
-            free[device.id.driver] += device.is_free
+            allocatable[device.called] += 1
+            free[device.called] += device.is_free
     return dict(allocatable), dict(free)
 
 
 def with_dra_devices(view: NodeTopology, devices: Sequence[DraDevice]) -> NodeTopology:
-    """Return *view* with *devices* in its zones; the name of a driver stands for a resource."""
+    """Return *view* with *devices* in its zones; what they are called stands for a resource."""
     return replace(view, zones=zones_with_devices(view.zones, devices)) if devices else view
 
 
@@ -265,19 +283,27 @@ def zones_with_devices(
         found.append(
             replace(
                 zone,
-                capacity={**zone.capacity, **allocatable},
-                allocatable={**zone.allocatable, **allocatable},
-                available={**zone.available, **free},
+                capacity=_with(zone.capacity, allocatable),
+                allocatable=_with(zone.allocatable, allocatable),
+                available=_with(zone.available, free),
             )
         )
     return tuple(found) or zones
 
 
+def _with(amounts: Mapping[str, int], devices: Mapping[str, int]) -> dict[str, int]:
+    """Return amounts of a zone with those of devices, beside which device plugins may have some."""
+    more = {
+        name: count + amounts.get(name, 0) * is_extended(name) for name, count in devices.items()
+    }
+    return {**amounts, **more}
+
+
 def zones_needed(claimed: Sequence[DraDevice], devices: Sequence[DraDevice]) -> int:
     """Return the fewest NUMA nodes with so many devices, as if all devices were free."""
     needed = 0
-    for driver, count in Counter(device.id.driver for device in claimed if device.zones).items():
-        there = [device.zones for device in devices if device.id.driver == driver and device.zones]
+    for name, count in Counter(device.called for device in claimed if device.zones).items():
+        there = [device.zones for device in devices if device.called == name and device.zones]
         zones = 0
         while count > 0 and there:
             zone, found = _fullest(there)
@@ -322,10 +348,10 @@ def counted_again(
 
 
 def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
-    """Return what a pod holds by zones, with *devices* of its claims, by driver."""
+    """Return what a pod holds by zones, with *devices* of its claims."""
     found = {zones: dict(amounts) for zones, amounts in use.items()}
     own = {zone for zones in use for zone in zones}
     for device in (one for one in devices if not one.part_of):
         held = found.setdefault(tuple(zones_of_devices([device], own)), {})
-        held[device.id.driver] = held.get(device.id.driver, 0) + 1
+        held[device.called] = held.get(device.called, 0) + 1
     return found

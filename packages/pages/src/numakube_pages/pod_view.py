@@ -127,7 +127,7 @@ def _claims(pod: Pod, devices: Sequence[DraDevice]) -> Iterator[ClaimLine]:
 
 def _device_text(device: DraDevice) -> str:
     where = zones_text(device.zones) if device.zones else "no NUMA node told"
-    return f"{device.id.driver} {device.id.device} ({where})"
+    return f"{device.called} {device.id.device} ({where})"
 
 
 def verdict_of(pod: Pod) -> str:

@@ -20,6 +20,7 @@ from numakube.topology.allotments import allotment_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import zones_text
 from numakube.values.numamask import nodes_of
+from numakube.values.resources import CPU
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,10 +72,13 @@ def _with_claimed(
     placed = [device for device in own if device.zones]
     if not placed:
         return placement
+    if placement.quality == "shared" and any(device.part_of == CPU for device in placed):
+        words = f"Its kubelet gives it nothing exclusive on {node.name}: its CPUs come by claim."
+        placement = msgspec.structs.replace(placement, words=(words, *placement.words[1:]))
     near = zones_of_devices(placed, placement.zones)
     zones = tuple(sorted({*placement.zones, *near}))
     listed = ", ".join(
-        f"{device.id.driver} {device.id.device} ({zones_text(device.zones)})" for device in placed
+        f"{device.called} {device.id.device} ({zones_text(device.zones)})" for device in placed
     )
     quality = placement.quality
     if near.issubset(placement.zones) or len(zones) <= max(1, zones_needed(placed, devices)):

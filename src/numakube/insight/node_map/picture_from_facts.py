@@ -195,7 +195,7 @@ def _marks(pods: tuple[PodMark, ...], devices: Sequence[DraDevice]) -> tuple[Pod
 
 def _holding(mark: PodMark, devices: Sequence[DraDevice]) -> PodMark:
     counts = Counter(mark.devices)
-    counts.update(device.id.driver for device in devices)
+    counts.update(device.called for device in devices)
     zones = tuple(sorted({*mark.zones, *zones_of_devices(devices, mark.zones)}))
     return replace(mark, devices=dict(counts), zones=zones)
 
@@ -203,7 +203,7 @@ def _holding(mark: PodMark, devices: Sequence[DraDevice]) -> PodMark:
 def _drawn(devices: Sequence[DraDevice], owners: Mapping[str, int]) -> Iterator[DrawnDevice]:
     positions: Counter[str] = Counter()
     for device in devices:
-        driver = device.id.driver
+        driver = device.called
         holders = [owners[name] for name in device.holders]
         yield DrawnDevice(
             resource=driver,

@@ -96,7 +96,7 @@ def _of_drivers(
     for device in devices:
         near = device.pci in report.tree.paths and (zone is None or zone in device.zones)
         if near and (device.claims or not device.trouble):
-            known.setdefault(device.id.driver, []).append(device)
+            known.setdefault(device.called, []).append(device)
     return {
         driver: (
             tuple(device.pci for device in some),

@@ -130,7 +130,7 @@ class _PodReader:
         zones = _together(own, claimed)
         is_empty = holding.empty and not claimed
         closeness = closeness_of(
-            report, holding, ((device.id.driver, device.pci) for device in claimed)
+            report, holding, ((device.called, device.pci) for device in claimed)
         )
         return PodUsage(
             namespace=meta.namespace,
@@ -179,7 +179,7 @@ def _together(zones: Collection[int], claimed: Iterable[DraDevice]) -> tuple[int
 
 
 def _counts(devices: Iterable[DraDevice]) -> Counter[str]:
-    return Counter(device.id.driver for device in devices)
+    return Counter(device.called for device in devices)
 
 
 def _memory(holding: Holding) -> dict[str, int]:

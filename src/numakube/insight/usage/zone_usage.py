@@ -238,7 +238,7 @@ def _usable_elsewhere(devices: Iterable[DraDevice], zones: Sequence[ZoneUsage]) 
     """Return how often zones count devices as stranded that others count too, or can use."""
     amounts: dict[str, int] = {}
     for device in devices if len(zones) > 1 else ():
-        driver = device.id.driver
+        driver = device.called
         local = [zone for zone in zones if zone.zone in device.zones]
         lost = sum(driver in zone.stranded for zone in local)
         if device.is_free and lost and len(local) > 1:
