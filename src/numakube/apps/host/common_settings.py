@@ -29,7 +29,7 @@ import click
 import structlog
 
 from numakube.apps.host.http_serving import VERSIONS, Listen, TlsFiles, parse_address
-from numakube.apps.host.settings_sources import group, setting
+from numakube.apps.host.settings_sources import DURATION, group, setting
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -323,6 +323,35 @@ class ServingSettings:
         default=False,
         help="Serve plain HTTP to every client, even on addresses that others can reach.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationSettings:
+    """How a program that API servers ask tells them of its certificate's authority."""
+
+    ca_file: str = setting(
+        "--ca-file",
+        metavar="FILE",
+        help="Authority of the certificate, to be registered with API servers; by default"
+        " another program does that.",
+    )
+    configuration: str = setting(
+        "--configuration",
+        metavar="NAME",
+        help="Configuration of webhooks to register the authority in.",
+    )
+    interval: float = setting(
+        "--registration-interval",
+        type=DURATION,
+        default=60.0,
+        help="How often to check that the right authority is registered.",
+    )
+
+
+def registered_in(kind: str, name: str) -> RegistrationSettings:
+    """Return the field for the registration in a *kind* of configuration, by default in *name*."""
+    text = {"default": name, "help": f"{kind} to register the authority in."}
+    return group(RegistrationSettings, configuration=text)
 
 
 def serving_on(port: int, served: str = "health and metrics") -> ServingSettings:

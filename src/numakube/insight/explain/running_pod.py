@@ -73,8 +73,8 @@ def _with_claimed(
     if not placed:
         return placement
     if placement.quality == "shared" and any(device.part_of == CPU for device in placed):
-        words = f"Its kubelet gives it nothing exclusive on {node.name}: its CPUs come by claim."
-        placement = msgspec.structs.replace(placement, words=(words, *placement.words[1:]))
+        by_claim = f"Its kubelet gives it nothing exclusive on {node.name}: its CPUs come by claim."
+        placement = msgspec.structs.replace(placement, words=(by_claim, *placement.words[1:]))
     near = zones_of_devices(placed, placement.zones)
     zones = tuple(sorted({*placement.zones, *near}))
     listed = ", ".join(

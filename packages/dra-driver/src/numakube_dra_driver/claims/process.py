@@ -142,11 +142,11 @@ class ClaimWriter:
         self._registration = (
             Registration(
                 client,
-                settings.configuration,
-                around.locate(settings.ca_file),
+                settings.registration.configuration,
+                around.locate(settings.registration.ca_file),
                 kind=MUTATING_WEBHOOK_CONFIGURATIONS,
             )
-            if settings.ca_file
+            if settings.registration.ca_file
             else None
         )
 
@@ -165,7 +165,7 @@ class ClaimWriter:
             if self._registration is not None:
                 await self._registration.renew()
                 self._metrics.registered.set(not self._registration.trouble)
-            await self._around.clock.sleep(self._settings.interval)
+            await self._around.clock.sleep(self._settings.registration.interval)
 
     def _served(self) -> Served | None:
         """Return which class serves which resource; ``None`` as long as that is not known."""

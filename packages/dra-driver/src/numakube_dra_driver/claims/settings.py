@@ -8,7 +8,9 @@ from typing import Final
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LogSettings,
+    RegistrationSettings,
     ServingSettings,
+    registered_in,
     serving_on,
 )
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
@@ -19,23 +21,8 @@ from numakube_dra_driver.annex import WRITER_PORT
 class ClaimWriterSettings:
     """The settings of a claim writer."""
 
-    ca_file: str = setting(
-        "--ca-file",
-        metavar="FILE",
-        help="Authority of the certificate, to be registered with API servers; by default"
-        " another program does that.",
-    )
-    configuration: str = setting(
-        "--configuration",
-        default="numakube-claim-writer",
-        metavar="NAME",
-        help="MutatingWebhookConfiguration to register the authority in.",
-    )
-    interval: float = setting(
-        "--registration-interval",
-        type=DURATION,
-        default=60.0,
-        help="How often to check that the right authority is registered.",
+    registration: RegistrationSettings = registered_in(
+        "MutatingWebhookConfiguration", "numakube-claim-writer"
     )
     keep: float = setting(
         "--keep-templates",

@@ -251,7 +251,9 @@ async def run(settings: WebhookSettings, around: Surroundings, stop: asyncio.Eve
         )
         _log.info("serving", url=server.url)
         async with asyncio.TaskGroup() as tasks:
-            keeping = tasks.create_task(_keep(registration, metrics, around, settings.interval))
+            keeping = tasks.create_task(
+                _keep(registration, metrics, around, settings.registration.interval)
+            )
             await stop.wait()
             keeping.cancel()
     return 0
@@ -274,7 +276,7 @@ async def _client(
     settings: WebhookSettings, around: Surroundings, stack: AsyncExitStack
 ) -> Client | None:
     """Return a client of the cluster, if there is anything to do there."""
-    if not settings.ca_file:
+    if not settings.registration.ca_file:
         return None
     config = cluster_of(settings.connection, env=around.env, root=around.root)
     return await stack.enter_async_context(
@@ -287,8 +289,10 @@ def _registration(
 ) -> Registration | None:
     if client is None:
         return None
-    authority = around.locate(settings.ca_file)
-    return Registration(client, settings.configuration, authority, definition=settings.definition)
+    authority = around.locate(settings.registration.ca_file)
+    return Registration(
+        client, settings.registration.configuration, authority, definition=settings.definition
+    )
 
 
 _ABOUT: Final = """\
