@@ -11,11 +11,14 @@ from test_claim_writer import asking, writing
 from test_claim_writing import container
 from test_lab import NODE, World, dra_lab, is_on
 
-from numakube.kube.catalog import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from numakube.apps.deployer.apply_and_remove import DeployEngine
+from numakube.kube.catalog import DAEMON_SETS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from numakube.node.pci.fake_pci import FakePci
 from numakube.testing import until
 from numakube.values.cpuset import CpuSet
 from numakube_lab.nodes.node_cgroups import group_of_container
+from numakube_sriov.manifest import NAME as SRIOV
+from numakube_sriov.manifest import SriovManifest
 
 pytestmark = pytest.mark.timeout(230)
 VF = "intel.com/sriov"
@@ -98,11 +101,7 @@ async def test_a_pod_that_asks_for_the_plugins_resource_gets_a_function_by_claim
         await until(told, lambda ids: len(ids) == 1 and ids[0].startswith("0000:1"))
         assert len(await allocated(world, "old")) == 1
 
-        async def phase() -> str:
-            made = await world.cluster.client.get(PODS, "old", namespace="default")
-            return made.status.phase if made.status is not None else ""
-
-        await until(phase, lambda found: found == "Running")
+        await until(partial(_runs, world, "old"))
 
 
 async def test_a_function_that_goes_leaves_the_slices_and_comes_back() -> None:
@@ -116,3 +115,41 @@ async def test_a_function_that_goes_leaves_the_slices_and_comes_back() -> None:
         slices = (await world.cluster.client.list(RESOURCE_SLICES)).items
         pools = {one["spec"]["pool"]["name"] for one in slices}
         assert pools == {f"{NODE}/compute", f"{NODE}/pci"}
+
+
+async def test_a_node_with_the_device_plugin_has_nothing_twice_and_can_change_over() -> None:
+    """What the plugin offers, and what a pod still has through it, is in no slice of the driver."""
+    async with dra_lab(shape=SHAPE, functions=1) as world:
+        client = world.cluster.client
+        engine = DeployEngine(client=client, tell=lambda _: None)
+        plugin = SriovManifest(pools=POOLS).objects()
+        await engine.deploy(plugin)
+        assert await engine.wait_ready(plugin, 120.0, lambda _: None) == ""
+
+        async def by_plugin() -> str:
+            node = await client.get(NODES, NODE)
+            return str(node.status.allocatable.get(VF, "0"))
+
+        await until(by_plugin, lambda count: count == "2")
+        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
+        tree: dict[str, Any] = {
+            "metadata": {"name": "old", "namespace": "default"},
+            "spec": {"containers": [container("app", **amounts)]},
+        }
+        await client.create(PODS.raw, tree)
+        await until(partial(_runs, world, "old"))
+        world.pools = POOLS
+        await world.deploy()
+        slices = (await client.list(RESOURCE_SLICES)).items
+        assert {one["spec"]["pool"]["name"] for one in slices} == {f"{NODE}/compute", f"{NODE}/pci"}
+        assert await functions(world) == []
+        await client.delete(DAEMON_SETS, SRIOV, namespace="numakube", propagation="Foreground")
+        # One function is the older pod's until it ends.
+        await until(lambda: functions(world), lambda names: len(names) == 1)
+        await world.gone("old")
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+
+
+async def _runs(world: World, name: str) -> bool:
+    made = await world.cluster.client.get(PODS, name, namespace="default")
+    return made.status is not None and made.status.phase == "Running"
