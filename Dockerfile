@@ -7,7 +7,7 @@ ARG PYTHON=3.13
 ARG BASE=python:${PYTHON}-slim
 
 FROM ${BASE} AS build
-ARG EXTRAS=scheduler,extender,exporter,sriov,dra-driver,placement,enforcer,operator,web,planning,conformance,tracing,levels,measured,virtual-machines
+ARG EXTRAS=scheduler,extender,exporter,sriov,dra-driver,placement,enforcer,operator,web,planning,conformance,tracing,levels,measured,virtual-machines,zone-affinity
 ARG WITHOUT=
 WORKDIR /source
 # All that comes from the index are files with these checksums, the tools that build numakube included.

@@ -589,4 +589,35 @@ ANNEXES: Final = (
             ),
         ),
     ),
+    Annex(
+        name="zone-affinity",
+        summary="Pods near and far from each other within a node, by NUMA node, PCI root or island.",
+        extra="zone-affinity",
+        pages=("how-to/keep-devices-close.md",),
+        plugins=(
+            Added(
+                name="ZoneAffinity",
+                summary="Keeps pods of a node apart or together, by NUMA node, PCI root or island.",
+                by_default=True,
+            ),
+        ),
+        checks=(
+            Added(
+                name="Zone affinity",
+                summary="Are pods of a node apart or together as they ask?",
+            ),
+        ),
+        explainers=(
+            Added(
+                name="zone-affinity",
+                summary="Which zone a pod would get, and who is there.",
+            ),
+        ),
+        observations=(
+            Added(
+                name="zone-affinity",
+                summary="Whether pods are apart or together as they ask.",
+            ),
+        ),
+    ),
 )

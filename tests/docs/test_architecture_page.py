@@ -27,6 +27,7 @@ CONTRACTS = {
     "numakube_levels": "levels-layers",
     "numakube_measured": "measured-layers",
     "numakube_virtual_machines": "virtual-machines-layers",
+    "numakube_zone_affinity": "zone-affinity-layers",
     "kube_lab_server": "lab-server-layers",
     "numakube_placement": "placement-layers",
 }

@@ -196,6 +196,7 @@ class Chosen:
         scores: of all feasible nodes; ``None`` if there was only one.
         diagnosis: why it does not fit the others.
         ties: positions among the scores of the best nodes; unset if the best was refused.
+        doubts: what a check has against the node, which would do all the same.
     """
 
     node: str
@@ -205,6 +206,7 @@ class Chosen:
     scores: Scores | None = None
     diagnosis: Diagnosis | None = None
     ties: Rows | None = None
+    doubts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +338,7 @@ class Attempt:
         """Whether the node that was confirmed last would do, but another may be better."""
         self._nominations = nominations
         self.diagnosis = Diagnosis(total=len(snapshot.rows))
+        self._doubts: dict[int, tuple[str, ...]] = {}
 
     def feasible_rows(self) -> Rows:
         """Return the nodes that pass every filter, pods nominated there included."""
@@ -359,6 +362,8 @@ class Attempt:
         status = self.runtime.confirm(self.state, self.pod, node)
         self._note(rows, status, confirmed=True)
         self.hesitates = bool(status.reasons)
+        if status.ok and status.reasons:
+            self._doubts[int(rows[0])] = status.reasons
         return status.ok
 
     def chosen(
@@ -367,7 +372,8 @@ class Attempt:
         """Return the decision for the node at *row*."""
         node = self.snapshot.at(row).name
         evaluated = len(self.snapshot.rows)
-        return Chosen(node, self.state, evaluated, len(rows), scores, self.diagnosis, ties)
+        doubts = self._doubts.get(row, ())
+        return Chosen(node, self.state, evaluated, len(rows), scores, self.diagnosis, ties, doubts)
 
     def refuse(self) -> Refused:
         """Return why the pod fits nowhere, and where room can be made for it."""

@@ -127,6 +127,39 @@ class _GangTrial:
         return sorted(pods, key=lambda pod: pod.uid not in self.leftover_first)
 
 
+def _is_doubtful(decision: Chosen | Refused | Failed) -> bool:
+    """Tell whether there may be a better place, or one at all, after other members."""
+    return bool(decision.doubts) if isinstance(decision, Chosen) else isinstance(decision, Refused)
+
+
+class _PutOff:
+    """Members that are tried again after others, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, PodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[PodInfo]:
+        return iter(tuple(self._pods.values()))
+
+    def add(self, pod: PodInfo) -> None:
+        """Put *pod* off."""
+        self._pods[pod.uid] = pod
+
+    def remove(self, pod: PodInfo) -> None:
+        """Put *pod* off no longer."""
+        del self._pods[pod.uid]
+
+    def first_of_each_kind(self) -> list[PodInfo]:
+        """Return the first of those that are alike."""
+        firsts: dict[bytes, PodInfo] = {}
+        for pod in self._pods.values():
+            firsts.setdefault(replica_key(pod), pod)
+        return list(firsts.values())
+
+
 class GangPlanner:
     """Plans gangs with the cycles of a scheduler."""
 
@@ -239,26 +272,55 @@ class GangPlanner:
         not, the others are not tried.
         """
         enough = plan.fitting + part.least
+        first = {pod.uid for pod in pods if self._depends_on_order(pod)}
+        pods = sorted(pods, key=lambda pod: pod.uid not in first)
+        put_off = _PutOff() if first else None
         for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
-            decision = self._place(plan, pod, part.nodes, evicting=evicting)
+            decision = self._decide(pod, part.nodes)
+            if pod.uid in first and put_off is not None and _is_doubtful(decision):
+                put_off.add(pod)
+                continue
+            self._take(plan, pod, decision, evicting=evicting)
             told = None if isinstance(decision, Failed) else decision.diagnosis
             if told is not None and told.is_costly:
                 plan.costly += 1
                 if plan.is_costly or plan.costly >= _MOST_COSTLY:
                     plan.refused += [(one, Refused(told)) for one in pods[len(pods) - left :]]
                     break
-            if plan.fitting + left < enough:
+            if put_off:
+                self._place_put_off(plan, put_off, part.nodes)
+            if plan.fitting + left + len(put_off or ()) < enough:
                 break
+        for pod in put_off or ():
+            self._take(plan, pod, self._decide(pod, part.nodes), evicting=evicting)
 
-    def _place(
-        self, plan: GangPlan, pod: PodInfo, nodes: GangNodes | None, *, evicting: bool
-    ) -> Chosen | Refused | Failed:
+    def _place_put_off(self, plan: GangPlan, put_off: _PutOff, nodes: GangNodes | None) -> None:
+        """Place those that were put off as soon as nothing is against it; one of a kind is asked.
+
+        Those that come next would take their places.
+        """
+        for pod in put_off.first_of_each_kind():
+            decision = self._decide(pod, nodes)
+            if not _is_doubtful(decision):
+                put_off.remove(pod)
+                self._take(plan, pod, decision, evicting=False)
+
+    def _depends_on_order(self, pod: PodInfo) -> bool:
+        plugins = self._engine.runtime_for(pod.scheduler_name).profile.plugins()
+        return any(plugin.depends_on_order(pod) for plugin in plugins.values())
+
+    def _decide(self, pod: PodInfo, nodes: GangNodes | None) -> Chosen | Refused | Failed:
         state = None
         if nodes is not None:
             state = CycleState()
             state.write(GANG_NODES, nodes)
         runtime = self._engine.runtime_for(pod.scheduler_name)
-        decision = self._cycle.decide(pod, runtime, state)
+        return self._cycle.decide(pod, runtime, state)
+
+    def _take(
+        self, plan: GangPlan, pod: PodInfo, decision: Chosen | Refused | Failed, *, evicting: bool
+    ) -> None:
+        """Reserve for *pod* as it was decided, or note why not."""
         if isinstance(decision, Chosen):
             status = self._books.reserve(pod, decision)
             if status.ok:
@@ -276,4 +338,3 @@ class GangPlanner:
             plan.refused_by |= decision.diagnosis.plugins()
         else:
             plan.refused.append((pod, decision))
-        return decision

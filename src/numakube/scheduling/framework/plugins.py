@@ -60,6 +60,14 @@ class Plugin(ABC):
         """Tell whether *event* may make *pod*, refused by this plugin, fit. When in doubt: yes."""
         return True
 
+    def depends_on_order(self, pod: PodInfo) -> bool:
+        """Tell whether it may accept *pod*, which it refuses or doubts, after others have come.
+
+        Such members of a gang go first, and are tried again after each that follows.
+        """
+        del pod
+        return False
+
     def likeness(self, pod: PodInfo) -> Hashable:
         """Return all of *pod* that decides whether an event wakes it: pods of one are asked once.
 

@@ -181,46 +181,75 @@ def _joined(one: Handout, other: Handout) -> Handout:
     )
 
 
-def _handouts(
+@dataclass(frozen=True, slots=True)
+class DeviceHandout:
+    """The same as devices: those that a container gets in any case, and those for which luck is.
+
+    Attributes:
+        wanted: how many of the candidates it gets.
+    """
+
+    resource: str
+    certain: tuple[Device, ...]
+    candidates: tuple[Device, ...] = ()
+    wanted: int = 0
+
+    @property
+    def functions(self) -> Handout:
+        """The PCI functions of the devices."""
+        certain, candidates = (
+            tuple(device.pci for device in some) for some in (self.certain, self.candidates)
+        )
+        return Handout(certain, candidates, self.wanted)
+
+
+def device_handouts(
     model: KubeletNode, demand: PodDemand, admitted: Admitted
-) -> dict[str, dict[str, Handout]]:
-    """Return what each container that lasts will get, by resource."""
+) -> dict[str, tuple[DeviceHandout, ...]]:
+    """Return what each container that lasts will get of *model*, which is not changed yet."""
     taken: set[tuple[str, str]] = set()
-    found: dict[str, dict[str, Handout]] = {}
+    found: dict[str, tuple[DeviceHandout, ...]] = {}
     for container in demand.containers:
         placement = admitted.containers[container.name]
         if container.role is not ContainerRole.INIT:
-            found[container.name] = {
-                resource: _handout(model, resource, placement, taken)
+            found[container.name] = tuple(
+                _handout(model, resource, placement, taken)
                 for resource, ids in placement.devices.items()
                 if ids
-            }
+            )
             taken.update((name, id_) for name, ids in placement.devices.items() for id_ in ids)
     return found
 
 
+def _handouts(
+    model: KubeletNode, demand: PodDemand, admitted: Admitted
+) -> dict[str, dict[str, Handout]]:
+    return {
+        container: {handout.resource: handout.functions for handout in handouts}
+        for container, handouts in device_handouts(model, demand, admitted).items()
+    }
+
+
 def _handout(
     model: KubeletNode, resource: str, placement: ContainerPlacement, taken: set[tuple[str, str]]
-) -> Handout:
+) -> DeviceHandout:
     devices = model.devices.devices_of(resource)
-    functions = {device.id: device.pci for device in devices}
+    by_id = {device.id: device for device in devices}
     given = placement.devices[resource]
-    chosen = tuple(functions[id_] for id_ in given)
+    chosen = tuple(by_id[id_] for id_ in given)
     if model.devices.preferred(resource) is not None:
-        return Handout(chosen)
+        return DeviceHandout(resource, chosen)
     free = model.devices.available(resource)
     left = [
         device for device in devices if device.id in free and (resource, device.id) not in taken
     ]
     aligned, others = _by_affinity(left, placement.hint.mask)
     if len(aligned) > len(given):
-        return Handout((), tuple(device.pci for device in aligned), len(given))
+        return DeviceHandout(resource, (), tuple(aligned), len(given))
     rest = len(given) - len(aligned)
     if rest in (0, len(others)):
-        return Handout(chosen)
-    return Handout(
-        tuple(device.pci for device in aligned), tuple(other.pci for other in others), rest
-    )
+        return DeviceHandout(resource, chosen)
+    return DeviceHandout(resource, tuple(aligned), tuple(others), rest)
 
 
 def _by_affinity(devices: Iterable[Device], mask: int | None) -> tuple[list[Device], list[Device]]:

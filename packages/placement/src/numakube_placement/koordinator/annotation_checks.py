@@ -14,6 +14,7 @@ from numakube.api.koordinator import keys
 from numakube.api.nodes import Node
 from numakube.api.pod import TEMPLATES, Pod
 from numakube.api.strictness import strictness_of
+from numakube.api.zone_relations import zone_wish_of
 from numakube.errors import MalformedObject
 from numakube.values.resources import CPU
 from numakube_placement.koordinator.annotation_values import label
@@ -59,7 +60,8 @@ def pod_problems(pod: Pod) -> tuple[str, ...]:
     """Return what is wrong with the NUMA annotations and classes of *pod*."""
     wish = wish_of(pod)
     asked = strictness_of(pod.metadata.annotations)
-    return (*wish.problems, *asked.mistakes, *_class_problems(pod, wish))
+    near = zone_wish_of(pod.metadata.annotations)
+    return (*wish.problems, *asked.mistakes, *near.mistakes, *_class_problems(pod, wish))
 
 
 def node_problems(node: Node) -> tuple[str, ...]:

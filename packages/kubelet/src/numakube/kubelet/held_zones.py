@@ -1,0 +1,216 @@
+"""In which zones of a node a pod has something for itself: NUMA nodes, PCI roots or islands.
+
+What counts are exclusive CPUs, pinned memory and devices; a pod that has none of them is in no
+zone. Where a pod is that a kubelet will admit is certain only as far as the kubelet model knows how
+the kubelet chooses: see `numakube.kubelet.device_pairs`.
+
+An island is a set of devices of one resource of which each is linked to every other (NVLink, xGMI,
+HCCS). Devices that are linked to some of a set only are in the largest sets that they complete.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.zone_relations import ZoneLevel
+from numakube.kubelet.device_pairs import device_handouts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from numakube.kubelet.admission_outcome import Admitted, MemoryBlock
+    from numakube.kubelet.device_pairs import DeviceHandout
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.machine import Device, DeviceTree
+    from numakube.kubelet.pod_demand import PodDemand
+
+_MOST_FUNCTIONS: Final = 64
+"""Of one resource that may be linked: reports are written by others."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeseenZones:
+    """Where a pod will be.
+
+    Attributes:
+        certain: zones in which it will have something in any case.
+        possible: those and others in which it may.
+    """
+
+    certain: frozenset[str]
+    possible: frozenset[str]
+
+
+class ZoneMap:
+    """The zones of one level on the node of a kubelet model, by what is in them."""
+
+    def __init__(self, model: KubeletNode, level: ZoneLevel) -> None:
+        self._model = model
+        self._level = level
+
+    def held(self, uid: str) -> frozenset[str]:
+        """Return where an admitted pod has something."""
+        model = self._model
+        cpus, blocks = 0, list["MemoryBlock"]()
+        if model.cpus is not None:
+            cpus = model.cpus.bubbles.get(uid, 0)
+            for part in model.cpus.assignments.get(uid, {}).values():
+                cpus |= part
+        if model.memory is not None:
+            blocks += model.memory.bubbles.get(uid) or ()
+            blocks += chain.from_iterable(model.memory.assignments.get(uid, {}).values())
+        devices = (
+            self._zones_of(resource, id_)
+            for held in model.devices.assignments.get(uid, {}).values()
+            for resource, ids in held.items()
+            for id_ in ids
+        )
+        return frozenset(chain(self._of_cpus(cpus), self._of_memory(blocks), *devices))
+
+    def foreseen(self, demand: PodDemand, admitted: Admitted) -> ForeseenZones:
+        """Return where a pod will have something that the model admits."""
+        certain: set[str] = set()
+        possible: set[str] = set()
+        for placement in admitted.containers.values():
+            certain.update(self._of_cpus(placement.cpus.bits), self._of_memory(placement.memory))
+        handouts = device_handouts(self._model, demand, admitted)
+        for handout in chain.from_iterable(handouts.values()):
+            surely, maybe = self._of_handout(handout)
+            certain |= surely
+            possible |= maybe
+        return ForeseenZones(frozenset(certain), frozenset(certain | possible))
+
+    def offered(self, demand: PodDemand) -> frozenset[str]:
+        """Return the zones that have anything of what a pod asks for to itself, free or not.
+
+        A zone without the devices that it asks for is none in which it could be.
+        """
+        resources = {
+            name
+            for container in demand.containers
+            for name, count in container.limits.items()
+            if count and name in self._model.devices.resources()
+        }
+        if resources:
+            by_resource = [
+                {zone for id_ in self._ids(name) for zone in self._zones_of(name, id_)}
+                for name in resources
+            ]
+            return frozenset(set.intersection(*by_resource))
+        if self._level is not ZoneLevel.NUMA:
+            return frozenset()
+        return frozenset(_numa(node.id) for node in self._model.machine.nodes if node.cores)
+
+    def _of_handout(self, handout: DeviceHandout) -> tuple[set[str], set[str]]:
+        """Return where a container will be by its devices of one resource, and where it may be."""
+        name = handout.resource
+        certain = {zone for one in handout.certain for zone in self._zones_of(name, one.id)}
+        choices = [self._zones_of(name, one.id) for one in handout.candidates]
+        possible = set(chain.from_iterable(choices))
+        for zone in possible:
+            # It cannot be avoided if those elsewhere are too few.
+            if sum(zone not in zones for zones in choices) < handout.wanted:
+                certain.add(zone)
+        return certain, possible
+
+    def _of_cpus(self, cpus: int) -> Iterator[str]:
+        manager = self._model.cpus
+        if self._level is ZoneLevel.NUMA and cpus and manager is not None:
+            yield from (_numa(node) for node, own in manager.topology.numa.items() if own & cpus)
+
+    def _of_memory(self, blocks: Iterable[MemoryBlock]) -> Iterator[str]:
+        if self._level is ZoneLevel.NUMA:
+            yield from (_numa(node) for block in blocks for node in block.numa_nodes)
+
+    def _ids(self, resource: str) -> Iterable[str]:
+        return (device.id for device in self._model.devices.devices_of(resource))
+
+    def _zones_of(self, resource: str, id_: str) -> tuple[str, ...]:
+        return self._by_device.get((resource, id_), ())
+
+    @cached_property
+    def _by_device(self) -> Mapping[tuple[str, str], tuple[str, ...]]:
+        found: dict[tuple[str, str], tuple[str, ...]] = {}
+        for resource in self._model.devices.resources():
+            devices = self._model.devices.devices_of(resource)
+            named = self._names(resource, devices)
+            found |= {(resource, device.id): named(device) for device in devices}
+        return found
+
+    def _names(
+        self, resource: str, devices: tuple[Device, ...]
+    ) -> Callable[[Device], tuple[str, ...]]:
+        tree = self._model.machine.tree
+        if self._level is ZoneLevel.NUMA:
+            return lambda device: tuple(map(_numa, device.numa_nodes))
+        if self._level is ZoneLevel.PCI_ROOT:
+            return lambda device: _root(tree, device)
+        islands = islands_of(tree, (device.pci for device in devices))
+        return lambda device: tuple(
+            f"island {number} of {resource}"
+            for number, island in enumerate(islands)
+            if device.pci in island
+        )
+
+
+def _numa(node: int) -> str:
+    return f"NUMA node {node}"
+
+
+def _root(tree: DeviceTree, device: Device) -> tuple[str, ...]:
+    path = tree.paths.get(device.pci)
+    return () if path is None else (f"PCI root {path.root}",)
+
+
+# ------------------------------------------------------------------------------------------------
+# Islands: largest sets of functions of which each is linked to every other.
+
+
+def islands_of(tree: DeviceTree, functions: Iterable[str]) -> tuple[frozenset[str], ...]:
+    """Return the islands that *functions* form, in order of their addresses.
+
+    A function without links is an island of its own where others are linked; where none is, nothing
+    is known of islands and there are none.
+    """
+    known = sorted({one for one in functions if one})
+    numbers = {one: index for index, one in enumerate(known)}
+    near = [0] * len(known)
+    for one, other in tree.links:
+        if one in numbers and other in numbers and one != other:
+            near[numbers[one]] |= 1 << numbers[other]
+            near[numbers[other]] |= 1 << numbers[one]
+    if not any(near) or len(known) > _MOST_FUNCTIONS:
+        return ()
+    islands = _cliques(near)
+    return tuple(
+        frozenset(known[index] for index in range(len(known)) if island >> index & 1)
+        for island in sorted(islands, key=lambda bits: bits & -bits)
+    )
+
+
+def _cliques(near: list[int]) -> list[int]:
+    """Return the largest sets whose members are all linked, every function in one at least.
+
+    Components that are cliques, which machines have, take one step each. Of others the sets are
+    found greedily, one that has the function with the most links first: at most as many as there
+    are functions, since to list all of them may take for ever.
+    """
+    found: dict[int, None] = {}
+    covered = 0
+    for start in sorted(range(len(near)), key=lambda one: -near[one].bit_count()):
+        if covered >> start & 1:
+            continue
+        island, candidates = 1 << start, near[start]
+        while candidates:
+            best = max(
+                (one for one in range(len(near)) if candidates >> one & 1),
+                key=lambda one: ((near[one] & candidates).bit_count(), -one),
+            )
+            island |= 1 << best
+            candidates &= near[best]
+        found[island] = None
+        covered |= island
+    return list(found)

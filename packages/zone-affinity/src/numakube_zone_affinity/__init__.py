@@ -1,0 +1,1 @@
+"""Pods near and far from each other within a node: by NUMA node, PCI root or island."""

@@ -1,0 +1,261 @@
+"""What the relations of a pod come to on a node, by the model of its kubelet. Pure.
+
+Pods of other namespaces count for nothing, whatever their labels are: who may not create pods in a
+namespace can neither keep its pods apart nor off a node.
+
+A relation of a pod that is there already binds others too if it is a required anti-affinity, as in
+Kubernetes: a pod that it selects is not put beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from numakube.api.zone_relations import ANTI_AFFINITY, NO_WISH, zone_wish_of
+from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet.held_zones import ForeseenZones, ZoneMap
+from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand
+from numakube.scheduling.snapshot.zone_belief import KubeletRejection, foresees
+from numakube.topology.exact_report import uid_hash
+from numakube.values.topology_policy import TopologyPolicy
+from numakube_zone_affinity.zone_verdicts import (
+    HOLDS,
+    IS_IN,
+    WOULD_TAKE,
+    Others,
+    luck,
+    nowhere,
+    unreported,
+    verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numakube.api.pod import Pod
+    from numakube.api.zone_relations import ZoneLevel, ZoneRelation, ZoneWish
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.scheduling.snapshot.nodes import NodeInfo
+    from numakube.scheduling.snapshot.pods import PodInfo
+    from numakube.scheduling.snapshot.zone_belief import NumaBelief
+    from numakube_zone_affinity.zone_verdicts import ZoneVerdict
+
+    _Place = Callable[[PodInfo, ZoneLevel], ForeseenZones | None]
+
+_WISH: Final = "zone-wish"
+
+
+def wish_of(pod: PodInfo) -> ZoneWish:
+    """Return what *pod* wishes about others within its node."""
+    if not pod.pod.metadata.annotations:
+        return NO_WISH
+    return pod.memo(_WISH, _wish)
+
+
+def _wish(pod: Pod) -> ZoneWish:
+    return zone_wish_of(pod.metadata.annotations)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bond:
+    """A relation that matters to a pod: its own, or that of one that is there.
+
+    Attributes:
+        selected: the pods of the node that it is about.
+        is_required: whether it has to hold.
+        owner: whose relation it is, if it is another's.
+    """
+
+    relation: ZoneRelation
+    level: ZoneLevel
+    selected: tuple[PodInfo, ...]
+    is_required: bool
+    owner: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.relation} of {self.owner}" if self.owner else str(self.relation)
+
+
+def is_concerned(pod: PodInfo, node: NodeInfo) -> bool:
+    """Tell whether where *pod* will be on *node* matters to it, or to a pod that is there."""
+    return bool(wish_of(pod).relations) or any(True for _ in _bonds_of_others(pod, node.pods))
+
+
+def prospect(pod: PodInfo, node: NodeInfo) -> ZoneVerdict:
+    """Return what becomes of the relations on *node* if *pod* comes next."""
+    bonds = tuple(_bonds(pod, tuple(_neighbours(pod, node.pods))))
+    if not bonds:
+        return HOLDS
+    zones = _zones_on(node)
+    return zones.worst(pod, bonds, partial(_foreseen, zones, node.numa))
+
+
+def present(pod: PodInfo, node: NodeInfo) -> ZoneVerdict:
+    """Return what becomes of the relations for *pod*, which has been reserved for on *node*.
+
+    Only those that its kubelet meets before it count: the others were put beside it.
+    """
+    zones = _zones_on(node)
+    before = zones.before(pod)
+    neighbours = [one for one in _neighbours(pod, node.pods) if one.uid in before]
+    bonds = tuple(_bonds(pod, neighbours))
+    return zones.worst(pod, bonds, zones.held_now) if bonds else HOLDS
+
+
+def foreseen_zones(pod: PodInfo, node: NodeInfo, level: ZoneLevel) -> ForeseenZones | None:
+    """Return where *pod* will be if it comes next; ``None`` if that is not known."""
+    return _foreseen(_zones_on(node), node.numa, pod, level)
+
+
+def reported(pod: PodInfo, zones: NodeZones) -> tuple[tuple[str, ZoneVerdict], ...]:
+    """Return what has become of each of its own relations for *pod*, which runs."""
+    own = [bond for bond in _bonds(pod, tuple(_neighbours(pod, zones.pods))) if not bond.owner]
+    return tuple((str(bond), zones.judged(pod, bond, zones.held_now)) for bond in own)
+
+
+def _zones_on(node: NodeInfo) -> NodeZones:
+    return NodeZones(None if node.numa is None else node.numa.model(), node.pods)
+
+
+def _foreseen(
+    zones: NodeZones, belief: NumaBelief | None, pod: PodInfo, level: ZoneLevel
+) -> ForeseenZones | None:
+    """Return where *pod* will be if it comes next; ``None`` if its kubelet refuses it."""
+    model = zones.model
+    if model is None or belief is None:
+        return None
+    demand = kubelet_demand(pod, model)
+    outcome = belief.outcome_of(pod) if foresees(belief) else model.clone().admit(demand)
+    if not isinstance(outcome, Admitted):
+        return None
+    return zones.zone_map(level, model).foreseen(demand, outcome)
+
+
+def _neighbours(pod: PodInfo, there: Mapping[str, PodInfo]) -> Iterator[PodInfo]:
+    for other in there.values():
+        if other.namespace == pod.namespace and other.uid != pod.uid and not other.has_ended:
+            yield other
+
+
+def _bonds(pod: PodInfo, neighbours: Sequence[PodInfo]) -> Iterator[_Bond]:
+    wish = wish_of(pod)
+    for relation in wish.relations:
+        selected = tuple(one for one in neighbours if relation.selector.matches(one.labels))
+        yield _Bond(relation, wish.level, selected, wish.is_required)
+    yield from _bonds_of_others(pod, {one.uid: one for one in neighbours})
+
+
+def _bonds_of_others(pod: PodInfo, there: Mapping[str, PodInfo]) -> Iterator[_Bond]:
+    for other in there.values():
+        if other.namespace != pod.namespace or other.uid == pod.uid or other.has_ended:
+            continue
+        wish = wish_of(other)
+        relation = wish.relation(ANTI_AFFINITY) if wish.is_required else None
+        if relation is not None and relation.selector.matches(pod.labels):
+            yield _Bond(relation, wish.level, (other,), is_required=True, owner=other.key)
+
+
+class NodeZones:
+    """The zones of one node: who has what in them.
+
+    Attributes:
+        model: of its kubelet; ``None`` if the node does not say enough.
+        pods: of the node, by uid.
+    """
+
+    def __init__(self, model: KubeletNode | None, pods: Mapping[str, PodInfo]) -> None:
+        self.model = model
+        self.pods = pods
+        self._maps: dict[ZoneLevel, ZoneMap] = {}
+
+    def worst(self, pod: PodInfo, bonds: Sequence[_Bond], place: _Place) -> ZoneVerdict:
+        """Return the first verdict that is not good, of relations that have to hold if possible."""
+        for bond in sorted(bonds, key=lambda one: not one.is_required):
+            judged = self.judged(pod, bond, place)
+            if not judged.holds:
+                reason = f"{bond}: {judged.reason}"
+                return replace(judged, reason=reason, is_required=bond.is_required)
+        return HOLDS
+
+    def judged(self, pod: PodInfo, bond: _Bond, place: _Place) -> ZoneVerdict:
+        """Return what becomes of one relation."""
+        model = self.model
+        if model is None:
+            return unreported()
+        zones = place(pod, bond.level)
+        if zones is None:
+            return HOLDS  # others refuse the pod
+        if not zones.possible:
+            # Who is nowhere is not beside anybody: only its own wish comes to nothing.
+            return HOLDS if bond.owner else nowhere(bond.level)
+        offered = self.zone_map(bond.level, model).offered(kubelet_demand(pod, model))
+        is_luck = model.settings.topology_policy == TopologyPolicy.NONE and len(offered) > 1
+        if is_luck and place != self.held_now:
+            return luck()
+        places = {other.key: self.held(other, bond.level) for other in bond.selected}
+        others = Others(
+            zones={key: zones for key, zones in places.items() if zones is not None},
+            unknown=sorted(key for key, zones in places.items() if zones is None),
+            counts_itself=bond.relation.selector.matches(pod.labels),
+        )
+        takes = IS_IN if place == self.held_now else WOULD_TAKE
+        return verdict(bond.relation, others, zones, offered, takes=takes)
+
+    def held_now(self, pod: PodInfo, level: ZoneLevel) -> ForeseenZones | None:
+        """Return where *pod* is in the model."""
+        zones = self.held(pod, level)
+        return None if zones is None else ForeseenZones(zones, zones)
+
+    def before(self, pod: PodInfo) -> set[str]:
+        """Return the uids of the pods of the node that its kubelet meets before *pod*."""
+        hashes = {uid_hash(uid): uid for uid in self.pods}
+        known: set[str] = set()
+        for uid in self.model.pods if self.model is not None else ():
+            if uid == pod.uid:
+                break
+            known.add(hashes.get(uid, uid))
+        return known
+
+    def held(self, pod: PodInfo, level: ZoneLevel) -> frozenset[str] | None:
+        """Return where a pod of the node has something; ``None`` if that is not known."""
+        model = self.model
+        if model is None:
+            return None
+        names = {pod.uid, uid_hash(pod.uid)} & set(model.pods)
+        return self.zone_map(level, model).held(names.pop()) if names else None
+
+    def zone_map(self, level: ZoneLevel, model: KubeletNode) -> ZoneMap:
+        """Return the zones of *level*."""
+        if level not in self._maps:
+            self._maps[level] = ZoneMap(model, level)
+        return self._maps[level]
+
+
+def unreported_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
+    """Return pods on their way to *node* that its kubelet might meet after *pod*.
+
+    It was foreseen that they come before it. A kubelet that learns of several pods at a time goes
+    by when they were created, so one that was created later may have to be seen there first. That
+    matters if either insists on its relations.
+    """
+    required = {one.uid for one in (*node.pods.values(), pod) if wish_of(one).is_required}
+    if not required or node.numa is None:
+        return ()
+    coming = getattr(node.numa, "foreseen", {})
+    zones = _zones_on(node)
+    return tuple(
+        node.pods[uid].key
+        for uid in zones.before(pod)
+        if uid in coming
+        and uid in node.pods
+        and not isinstance(coming[uid], KubeletRejection)
+        and (uid in required or pod.uid in required)
+        and not _created(node.pods[uid]) < _created(pod)
+    )
+
+
+def _created(pod: PodInfo) -> str:
+    """Return when a pod was created; such texts are in the order of the times."""
+    return pod.pod.metadata.creation_timestamp or ""
