@@ -22,7 +22,7 @@ CEILINGS = {
     "exporter": 121,
     "enforcer": 119,
     "operator": 92,
-    "webhook": 102,
+    "webhook": 105,
     "gc": 51,
     "admission-check": 79,
     "rebalancer": 276,
