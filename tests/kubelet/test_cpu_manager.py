@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.kubelet.build import (
     admit,
@@ -23,7 +25,10 @@ from tests.kubelet.conftest import (
 from numakube.api.codec import ResourceList
 from numakube.api.pod import Container, Pod
 from numakube.kubelet.admission_outcome import Admitted, Rejected
+from numakube.kubelet.cpu_manager import CpuManager
 from numakube.kubelet.cpu_selection import DistributedOrder, take_distributed
+from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.state_files import restore, save
 from numakube.kubelet.topology_hints import Hint
@@ -276,3 +281,96 @@ def test_a_container_in_a_bubble_that_is_not_guaranteed_by_itself_shares() -> No
     node = start(dual_socket_ht(), bubble_settings(), kubernetes="1.37")
     found = cpus(admit(node, pod(alone, without_memory, level=level)))
     assert (found["alone"], found["shares"]) == ("6", "2,8")
+
+
+# ------------------------------------------------------------------------------------------------
+# A pod that has CPUs already, such as after a restart of the kubelet.
+
+
+def manager_of(node: KubeletNode) -> CpuManager:
+    """Return the node's CPU Manager."""
+    assert node.cpus is not None
+    return node.cpus
+
+
+HELD: list[tuple[dict[str, str], dict[str, bool] | None]] = [
+    ({}, {"01": True, "02": True, "12": True, "012": False}),
+    ({"a": "2-3"}, {"01": True, "12": True, "012": False}),
+    ({"b": "4"}, {"02": True, "12": True, "012": False}),
+    ({"a": "2-3", "b": "4"}, {"12": True, "012": False}),
+    ({"a": "2-3", "b": "1"}, {"01": True, "012": False}),
+    ({"a": "2"}, None),
+    ({"a": "2-3", "b": "4-5"}, None),
+]
+
+
+@pytest.mark.parametrize(("held", "expected"), HELD)
+def test_a_pod_is_served_where_it_has_cpus_already(
+    held: dict[str, str], expected: dict[str, bool] | None
+) -> None:
+    """What it has counts as free for it; if it has too few or too many, nowhere.
+
+    Three nodes of two CPUs, of which CPU 0 is reserved; one container wants two and one wants one.
+    """
+    node = start(from_shape("3 sockets, 2 cores, 16Gi"), static_settings())
+    one = pod(guaranteed("a", "2"), guaranteed("b", "1"))
+    manager, demand = manager_of(node), node.demand_of(one)
+    for name, cpus_held in held.items():
+        mask = CpuSet.parse(cpus_held).bits
+        manager.assignments.setdefault("uid", {})[name] = mask
+        manager.shared &= ~mask
+    hints = manager.pod_hints(demand)
+    assert hints is not None
+    told = {
+        "".join(str(zone) for zone in range(3) if hint.mask >> zone & 1): hint.preferred
+        for hint in hints["cpu"]
+    }
+    assert told == (expected or {})
+    for container_demand in demand.containers:
+        name = container_demand.name
+        (found,) = (manager.container_hints(demand, container_demand) or {}).values()
+        masks = {hint.mask for hint in found}
+        mine = CpuSet.parse(held[name]).bits if name in held else 0
+        if mine.bit_count() == container_demand.exclusive_cpus:
+            zones = sum({1 << cpu // 2 for cpu in CpuSet(mine)})
+            assert min(masks, key=int.bit_count) == zones
+            assert all(mask & zones == zones for mask in masks)
+        else:
+            assert bool(masks) == (not mine)
+
+
+def test_who_asks_for_nothing_exclusive_has_no_wish() -> None:
+    """Nor a pod that the managers leave alone."""
+    node = start(from_shape("2 sockets, 2 cores, 16Gi"), static_settings())
+    shares = node.demand_of(pod(container("a", cpu="500m", memory="1Gi")))
+    assert manager_of(node).pod_hints(shares) is None
+    assert manager_of(node).container_hints(shares, shares.containers[0]) is None
+    unmanaged = replace(node.demand_of(pod(guaranteed("a", "1"))), managed=False)
+    assert manager_of(node).pod_hints(unmanaged) is None
+    assert manager_of(node).container_hints(unmanaged, unmanaged.containers[0]) is None
+    assert manager_of(node).wanted(unmanaged, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("kept", "left", "free"),
+    [
+        (("a", "b"), {"a": "1", "b": "2-3"}, 3),
+        (("a",), {"a": "1"}, 5),
+        (("b",), {"b": "2-3"}, 4),
+        ((), {}, 6),
+        (("c",), {}, 6),
+    ],
+)
+def test_containers_that_a_pod_has_no_longer_give_their_cpus_back(
+    kept: tuple[str, ...], left: dict[str, str], free: int
+) -> None:
+    """Those that it still has keep theirs."""
+    node = start(from_shape("1 sockets, 6 cores, 16Gi"), static_settings())
+    manager = manager_of(node)
+    manager.assignments["uid"] = {"a": CpuSet.parse("1").bits, "b": CpuSet.parse("2-3").bits}
+    manager.shared &= ~CpuSet.parse("1-3").bits
+    manager.forget_others("uid", kept)
+    held = {name: str(manager.held_by("uid", name)) for name in ("a", "b")}
+    assert {name: cpus for name, cpus in held.items() if cpus} == left
+    assert manager.shared.bit_count() == free
+    assert list(manager.pods()) == (["uid"] if left else [])
