@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.scheduling.numa.caches.reported_node import (
     ReportedNode,
     ended,
@@ -20,11 +23,13 @@ from numakube.scheduling.numa.caches.model_belief import (
     ExactBelief,
     ModelShelf,
     asks_the_same,
+    rejection_of,
 )
 from numakube.scheduling.numa.caches.predict import Predict
 from numakube.scheduling.numa.caches.since_report import DOUBT_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import bound
+from numakube.topology.exact_report import Holding
 from numakube.topology.nrt_names import FORESEEN
 
 
@@ -173,3 +178,84 @@ def test_two_versions_of_a_pod_ask_the_kubelet_for_what_their_containers_and_the
         for tree in (spec, {**spec, **changed})
     )
     assert asks_the_same(one, other) is same
+
+
+SIZES = ((1, 0), (2, 0), (3, 1), (6, 0), (7, 1), (9, 0))
+COMERS = [PodInfo(pod(f"p{at}", cpus=cpus, gpus=gpus)) for at, (cpus, gpus) in enumerate(SIZES)]
+ACTS = st.tuples(
+    st.sampled_from(("reserve", "reserve", "postpone", "resume", "seen", "unreserve")),
+    st.sampled_from(COMERS),
+)
+
+
+def told(belief: ExactBelief) -> list[object]:
+    """Return all that a belief says."""
+    places = [belief.places_of(one.uid) for one in (*COMERS, *COMERS)]
+    refusals = [rejection_of(belief, one.uid) for one in COMERS]
+    asked = [belief.outcome_of(PodInfo(pod("probe", cpus=cpus, gpus=gpus))) for cpus, gpus in SIZES]
+    return [belief.available, belief.foreseen, places, refusals, asked]
+
+
+@settings(max_examples=60)
+@given(st.lists(ACTS, max_size=12), st.sets(st.sampled_from(COMERS), max_size=2), st.booleans())
+def test_what_follows_from_a_belief_is_what_is_worked_out_anew(
+    acts: list[tuple[str, PodInfo]], gone: set[PodInfo], drops: bool
+) -> None:
+    """After one more pod, and without some, also when the model was given up meanwhile."""
+    site, cache = ReportedNode.make(on=machine(gpus=1)), Predict()
+    site.admit(pod("stays", cpus=2, gpus=1))
+    site.admit(pod("leaves", cpus=3))
+    cache.set_report(site.report())
+    for act, one in acts:
+        if act == "reserve":
+            cache.reserve(one, "n1")
+        elif act == "postpone":
+            cache.postpone(one.uid, "n1")
+        elif act == "resume":
+            cache.resume(one.uid, "n1")
+        elif act == "unreserve":
+            cache.unreserve(one.uid, "n1")
+        else:
+            cache.pod_seen(PodInfo(bound(one.pod, "n1")))
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    probe = PodInfo(pod("one more", cpus=3))
+    after, without = (
+        belief.followed_by(probe),
+        belief.without({one.uid for one in gone} | {"leaves"}),
+    )
+    assert after is not None
+    assert belief.followed_by(probe) is after
+    if drops:
+        belief.drop_model()
+        after.drop_model()
+    for one in (belief, after, without):
+        assert told(one) == told(ExactBelief(one.basis, shelf=ModelShelf()))
+    incoming = {one.uid for one in without.basis.incoming}
+    assert incoming == {one.uid for one in belief.basis.incoming} - {one.uid for one in gone}
+    assert {one.uid for one in after.basis.incoming} == {
+        "one more", *(one.uid for one in belief.basis.incoming)
+    }  # fmt: skip
+
+
+def test_a_report_of_which_no_model_can_be_made_foresees_nothing() -> None:
+    """Whoever waits, and whoever asks."""
+    site, cache = ReportedNode.make(on=machine(gpus=1)), Predict()
+    cache.set_report(site.report())
+    cache.reserve(COMERS[3], "n1")
+    cache.postpone(COMERS[3].uid, "n1")
+    belief = cache.belief("n1")
+    assert isinstance(belief, ExactBelief)
+    basis = belief.basis
+    wrong = replace(
+        basis.exact, kubernetes="0.1", settings=replace(basis.exact.settings, topology_policy="odd")
+    )
+    for late in (0, 1):
+        one = ExactBelief(replace(basis, exact=wrong, late=late), shelf=ModelShelf())
+        assert one.model() is None
+        assert one.outcome_of(COMERS[0]) is None
+        assert one.followed_by(COMERS[0]) is None
+        assert one.foreseen == {}
+        assert one.available == tuple(zone.available for zone in one.topology.zones)
+        assert one.without(["x"]).model() is None
+        assert not one.holds(COMERS[3].uid, Holding())
