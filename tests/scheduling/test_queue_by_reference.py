@@ -199,14 +199,14 @@ class Both:
 
     def take(self, name: str, number: int) -> None:
         """Try some with another."""
-        taken = self.queue.take([name, "nobody", NAMES[number % len(NAMES)]])
-        places = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE)
         named = {name, NAMES[number % len(NAMES)]}
-        mine = [one for one in self.plain.at(*places) if one.uid in named]
-        assert {one.uid for one in taken} == {one.uid for one in mine}
+        taken = self.queue.take([*named, "nobody"])
+        places = (Place.ACTIVE, Place.BACKOFF, Place.UNSCHEDULABLE)
+        mine = {one.uid: one for one in self.plain.at(*places) if one.uid in named}
+        assert sorted(one.uid for one in taken) == sorted(mine)
         assert [one.added_at for one in taken] == sorted(one.added_at for one in taken)
         for entry in taken:
-            self.fly(entry, next(one for one in mine if one.uid == entry.uid))
+            self.fly(entry, mine[entry.uid])
 
     def refuse(self, name: str, number: int) -> None:
         """A pod fits nowhere."""
