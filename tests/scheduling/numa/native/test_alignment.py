@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from random import Random
 
 import numpy as np
 import pytest
@@ -283,6 +284,51 @@ def test_machines_of_many_zones_are_judged_at_once_as_each_alone(count: int, pol
         each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in snapshot.rows]
         scores = engine.score_all(CycleState(), info, snapshot, snapshot.rows)
         assert scores.tolist() == each
+
+
+@pytest.mark.parametrize("policy", ["restricted", "best-effort"])
+@pytest.mark.parametrize("wanted", [7, 20, 29])
+def test_hundreds_of_nodes_with_thousands_of_sets_are_judged_as_each_alone(
+    policy: str, wanted: int
+) -> None:
+    """Six zones of eight CPUs, of which any number is free."""
+    rng, cluster, whole = Random(wanted), Cluster(), {"cpu": 8_000, "memory": 64 << 30}
+    free = [[rng.choice((0, 1, 3, 6, 8)) for _ in range(6)] for _ in range(300)]
+    for index, cells in enumerate(free):
+        zones = tuple(
+            ZoneView(
+                id=zone,
+                name=f"node-{zone}",
+                capacity=whole,
+                allocatable=whole,
+                available={**whole, "cpu": 1_000 * cpus},
+            )
+            for zone, cpus in enumerate(cells)
+        )
+        topology = NodeTopology(
+            node=f"n{index}",
+            zones=zones,
+            policy=TopologyPolicy(policy),
+            cpu_manager_policy="static",
+            memory_manager_policy="None",
+        )
+        cluster.set_node(Node(metadata=ObjectMeta(name=f"n{index}")))
+        cluster.suppose(f"n{index}", Belief(topology))
+    size = -(-wanted // 8)
+    some = {"restricted": size, "best-effort": 6}[policy]
+    fits = [sum(sorted(cells)[-some:]) >= wanted for cells in free]
+    assert any(fits)
+    assert not all(fits)
+    engine, info = NativeEngine(), PodInfo(pod(guaranteed("a", str(wanted))))
+    snapshot = cluster.snapshot()
+    verdicts = engine.filter_all(CycleState(), info, snapshot, snapshot.rows)
+    assert verdicts is not None
+    ok = dict(zip(snapshot.rows.tolist(), verdicts.ok.tolist(), strict=True))
+    assert [ok[snapshot.row_of[f"n{index}"]] for index in range(300)] == fits
+    passed = snapshot.rows[verdicts.ok]
+    scores = engine.score_all(CycleState(), info, snapshot, passed)
+    each = [engine.score(CycleState(), info, snapshot.at(int(row))) for row in passed[:60]]
+    assert scores.tolist()[:60] == each
 
 
 def test_many_containers_that_are_all_expected_in_one_zone() -> None:
