@@ -76,7 +76,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 
 def spread(scene: Scene, name: str, policy: str, *, scheduler: str = SCHEDULER) -> ReportedNode:
-    """Add a node with three pods that want CPUs, of which not all get a zone, and one that shares."""
+    """Add a node whose pods want CPUs that are not all in one zone; one shares."""
     site = ReportedNode.make(name, policy=policy)
     scene.report(site)
     sizes = (("a", 6), ("b", 6), ("c", 3))
