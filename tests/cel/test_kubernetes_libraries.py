@@ -360,6 +360,9 @@ c.memory.sign() == 1
 dyn([1, [2, [3]]]).flatten(2) == [1, 2, 3]
 a.names.join(1) == "a-b"
 "%s".format([quantity("1")]) == "1"
+"%s".format([[1, quantity("1")]]) == "1"
+"%s".format([{"a": [quantity("1")]}]) == "1"
+"%d".format([[1]]) == "1"
 "%d".format(["a"]) == "1"
 "%s %s".format(["a"]) == "a"
 "%s".format(["a", "b"]) == "a"

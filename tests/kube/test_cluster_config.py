@@ -195,6 +195,15 @@ def test_impersonation_is_read(tmp_path: Path) -> None:
     )
 
 
+def test_who_is_impersonated_need_not_be_in_groups(tmp_path: Path) -> None:
+    """Nor have anything else but a name; a name there must be."""
+    config = load(write_one(tmp_path / "config", user={"as": "jane"}))
+    assert config.user.impersonation == Impersonation(user="jane", uid="", groups=(), extra=())
+    for alone in ({"as-uid": "7"}, {"as-groups": ["dev"]}, {"as-user-extra": {"k": ["v"]}}):
+        with pytest.raises(ConfigError, match="as-groups, as-uid and as-user-extra need 'as'"):
+            load(write_one(tmp_path / "config", user=alone))
+
+
 def test_an_exec_plugin_is_told_about_the_cluster_if_it_wants_to_know(tmp_path: Path) -> None:
     """``provideClusterInfo`` gives it server, CA and the extension meant for it."""
     (tmp_path / "ca.crt").write_bytes(b"CA")

@@ -320,7 +320,10 @@ WRONG_ANSWERS = [
     ("", "not an ExecCredential"),
     ("{}", "returned no apiVersion"),
     (HEAD + 'beta1"}', "configured for .*/v1 but"),
+    (HEAD.replace("Exec", "Other") + '","status":{"token":"t"}}', "returned .*/v1 OtherCredential"),
+    (f'{{"apiVersion":"{V1}","status":{{"token":"t"}}}}', "returned .*/v1 without a kind"),
     (HEAD + '"}', "returned no status"),
+    (HEAD + '","status":{"clientCertificateData":"C"}}', "only a certificate or a key"),
     (HEAD + '","status":{}}', "neither a token nor"),
     (HEAD + '","status":{"clientKeyData":"K"}}', "only a certificate or a key"),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from packages.placement.tests.enforcer.single import PARENT, Node
+from packages.placement.tests.enforcer.single import PARENT, Node, group_of, pod_of
 
 from numakube.kube.clock import ManualClock
 from numakube.testing import until
@@ -52,3 +52,16 @@ async def test_without_a_group_of_pods_nothing_is_done_and_that_is_told(tmp_path
     assert (outcome.changes, outcome.failed) == ([], False)
     node.groups.add(PARENT)
     assert (await node.enforcer.step()).trouble == ""
+
+
+async def test_after_everything_is_put_back_no_pass_changes_anything(tmp_path: Path) -> None:
+    """One may be under way when the program is told to stop."""
+    node = Node(tmp_path)
+    node.groups.add(group_of("p"))
+    node.groups.add(group_of("p", "c"))
+    node.known["p"] = pod_of("p", {"cpuset": "1-2"}, main="c")
+    assert (await node.enforcer.step()).changes
+    restored = await node.enforcer.restore()
+    assert restored.changes
+    again = await node.enforcer.step()
+    assert (again.changes, again.trouble, again.failed) == ([], "", False)

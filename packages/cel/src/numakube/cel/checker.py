@@ -404,7 +404,7 @@ def _clause_issues(clause: PrintedArgument, arg: Expr, checker: Checker) -> Iter
         return
     if kind.name not in _PRINTABLE[clause.letter.lower()]:
         yield Issue(arg.offset, f"error during formatting: clause cannot be used on {kind}")
-    elif clause.letter == "s" and isinstance(arg, ListLiteral | MapLiteral):
+    elif isinstance(arg, ListLiteral | MapLiteral):
         for child in children(arg):
             yield from _clause_issues(clause, child, checker)
 
