@@ -31,6 +31,7 @@ from numakube.api.pod import Pod
 from numakube.errors import CorruptCheckpoint, KubeletStartError
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import Device, Machine
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.state_files import StateFiles, restore, save
 from numakube.values.cpuset import CpuSet
@@ -349,6 +350,26 @@ def test_memory_in_a_file_has_to_follow_from_the_machine_and_the_blocks(
     assert state.entries["uid"]["c"][0].numa_affinity == (0,)
     broken = memory_manager_state.write_memory_manager_state(change(state))
     with pytest.raises(KubeletStartError, match=re.escape(complaint)):
+        restore(twin(node), StateFiles(memory=broken))
+
+
+@pytest.mark.parametrize("kind", ["memory", "hugepages-1Gi"])
+@pytest.mark.parametrize("field", ["total", "allocatable", "free", "reserved", "system_reserved"])
+def test_every_kind_of_memory_in_a_file_has_to_follow(kind: str, field: str) -> None:
+    """That others do is not enough."""
+    machine = from_shape("2 sockets, 4 cores, 16Gi, hugepages-1Gi 4")
+    node = start(machine, busy_settings())
+    admit(node, pod(guaranteed("c", "2", "1Gi", huge="1Gi")))
+    files = save(node)
+    restore(twin(node), files)
+    assert files.memory is not None
+    state = memory_manager_state.read_memory_manager_state(files.memory)
+    tables = state.machine_state[0].memory_map
+    assert sorted(tables) == ["hugepages-1Gi", "memory"]
+    wrong = msgspec.structs.replace(tables[kind], **{field: getattr(tables[kind], field) + 1})
+    changed = first_node(memory_map={**tables, kind: wrong})(state)
+    broken = memory_manager_state.write_memory_manager_state(changed)
+    with pytest.raises(KubeletStartError, match=DIFFERENT):
         restore(twin(node), StateFiles(memory=broken))
 
 

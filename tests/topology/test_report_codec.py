@@ -259,6 +259,18 @@ def test_a_deflated_text_that_never_ends_is_not_followed() -> None:
     assert found.reason.startswith("malformed: compressed text: cut short or too long, ")
 
 
+@pytest.mark.parametrize("size", [70_000, 1 << 20, 4 << 20])
+def test_a_text_may_grow_a_hundredfold_when_it_is_unpacked_or_to_64_kib(size: int) -> None:
+    """The limit is told."""
+    packed = zlib.compress(b" " * size)
+    found = decode_report("z:" + b64encode(packed).decode())
+    most = max(8 * EIGHT_KIB, 100 * len(packed))
+    assert most < size
+    assert found == BadReport(
+        f"malformed: compressed text: cut short or too long, {most} bytes at most"
+    )
+
+
 LEAVES = (
     st.none()
     | st.booleans()

@@ -65,6 +65,7 @@ def test_nodes_are_grouped_by_reason_with_the_closest_refusal(make_node: MakeNod
     diagnosis = Diagnosis(total=4, runs=[run("Numa", refusals, 3, confirmed=True)])
     diagnosis.excluded.append((np.array([3]), unresolvable("node(s) elsewhere").by("Affinity")))
     note = of(Refused(diagnosis), cluster)
+    assert (note.evaluated, note.feasible, note.node) == (4, 0, "")
     numa, excluded = note.groups
     assert (numa.nodes, numa.plugin, numa.examples) == (2, "Numa", ("n0", "n2"))
     assert numa.refusal is near
