@@ -430,3 +430,11 @@ async def test_an_event_whose_answer_is_lost_is_written_once(
     assert events.only["count"] == 1
     assert events.requests == ["POST /api/v1/namespaces/ns"] * 2
     assert recorder.dropped == 0
+
+
+async def test_an_event_of_events_v1_tells_the_action(client: Client, events: EventServer) -> None:
+    """And only for want of one the reason twice."""
+    recorder = recorder_for(client, form="events")
+    async with recording(recorder):
+        recorder.normal(POD, "Scheduled", "assigned ns/web to n1", action="Binding")
+    assert (events.only["action"], events.only["reason"]) == ("Binding", "Scheduled")

@@ -312,6 +312,24 @@ async def test_a_candidate_takes_over_when_the_leader_is_gone(
     await two.stop()
 
 
+@pytest.mark.parametrize("told", [{}, {"leaseDurationSeconds": 0}])
+async def test_a_lease_that_does_not_say_for_how_long_is_good_for_as_long_as_ours(
+    api: tuple[LeaseServer, Client], time: Time, told: dict[str, int]
+) -> None:
+    """Others may have written it."""
+    server, client = api
+    server.lease = {
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace, "resourceVersion": "1"},
+        "spec": {"holderIdentity": "gone", **told},
+    }
+    two = Candidate(client, "two")
+    await time.passes(14)
+    assert not two.leading.is_set()
+    await time.passes(7)
+    assert two.leading.is_set()
+    await two.stop()
+
+
 async def test_wall_clocks_do_not_matter(
     api: tuple[LeaseServer, Client], manual: ManualClock, time: Time
 ) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+import structlog
 
-from numakube.kube.log_lines import neutralised, told_exception
+from numakube.kube.log_lines import ensure_configured, neutralised, told_exception
 
 
 @pytest.mark.parametrize("how", ["flag", "error", "tuple"])
@@ -69,3 +70,25 @@ def test_values_that_are_too_deep_are_told_as_text() -> None:
         levels += 1
     assert levels == 8
     assert told == "[" * 12 + "'end'" + "]" * 12
+
+
+def test_programs_that_configure_nothing_show_errors_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On standard error."""
+    structlog.reset_defaults()
+    ensure_configured()
+    log = structlog.get_logger()
+    for method in ("debug", "info", "warning", "error", "critical"):
+        getattr(log, method)(f"this-is-{method}")
+    told = capsys.readouterr()
+    assert told.out == ""
+    shown = [
+        method
+        for method in ("debug", "info", "warning", "error", "critical")
+        if f"this-is-{method}" in told.err
+    ]
+    assert shown == ["error", "critical"]
+    settings = structlog.get_config()
+    ensure_configured()
+    assert structlog.get_config() == settings
