@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -31,7 +32,7 @@ from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.kubelet.state_files import restore, save
-from numakube.kubelet.topology_hints import Hint
+from numakube.kubelet.topology_hints import Hint, ProviderHints
 from numakube.values.cpuset import CpuSet
 from numakube.values.numamask import mask_of
 
@@ -293,6 +294,14 @@ def manager_of(node: KubeletNode) -> CpuManager:
     return node.cpus
 
 
+def masks_of(hints: ProviderHints) -> dict[int, bool]:
+    """Return the sets of nodes that can serve, and whether they are preferred."""
+    assert hints is not None
+    found = hints["cpu"]
+    assert isinstance(found, Sequence)
+    return {hint.mask: hint.preferred for hint in found if hint.mask is not None}
+
+
 HELD: list[tuple[dict[str, str], dict[str, bool] | None]] = [
     ({}, {"01": True, "02": True, "12": True, "012": False}),
     ({"a": "2-3"}, {"01": True, "12": True, "012": False}),
@@ -316,20 +325,17 @@ def test_a_pod_is_served_where_it_has_cpus_already(
     one = pod(guaranteed("a", "2"), guaranteed("b", "1"))
     manager, demand = manager_of(node), node.demand_of(one)
     for name, cpus_held in held.items():
-        mask = CpuSet.parse(cpus_held).bits
+        mask = CpuSet.parse(cpus_held).mask
         manager.assignments.setdefault("uid", {})[name] = mask
         manager.shared &= ~mask
-    hints = manager.pod_hints(demand)
-    assert hints is not None
     told = {
-        "".join(str(zone) for zone in range(3) if hint.mask >> zone & 1): hint.preferred
-        for hint in hints["cpu"]
+        "".join(str(zone) for zone in range(3) if mask >> zone & 1): preferred
+        for mask, preferred in masks_of(manager.pod_hints(demand)).items()
     }
     assert told == (expected or {})
     for container_demand in demand.containers:
         name = container_demand.name
-        (found,) = (manager.container_hints(demand, container_demand) or {}).values()
-        masks = {hint.mask for hint in found}
+        masks = set(masks_of(manager.container_hints(demand, container_demand)))
         mine = CpuSet.parse(held[name]).bits if name in held else 0
         if mine.bit_count() == container_demand.exclusive_cpus:
             zones = sum({1 << cpu // 2 for cpu in CpuSet(mine)})
@@ -367,7 +373,7 @@ def test_containers_that_a_pod_has_no_longer_give_their_cpus_back(
     """Those that it still has keep theirs."""
     node = start(from_shape("1 sockets, 6 cores, 16Gi"), static_settings())
     manager = manager_of(node)
-    manager.assignments["uid"] = {"a": CpuSet.parse("1").bits, "b": CpuSet.parse("2-3").bits}
+    manager.assignments["uid"] = {"a": CpuSet.parse("1").mask, "b": CpuSet.parse("2-3").mask}
     manager.shared &= ~CpuSet.parse("1-3").bits
     manager.forget_others("uid", kept)
     held = {name: str(manager.held_by("uid", name)) for name in ("a", "b")}

@@ -229,8 +229,8 @@ def test_what_follows_from_a_belief_is_what_is_worked_out_anew(
     if drops:
         belief.drop_model()
         after.drop_model()
-    for one in (belief, after, without):
-        assert told(one) == told(ExactBelief(one.basis, shelf=ModelShelf()))
+    for derived in (belief, after, without):
+        assert told(derived) == told(ExactBelief(derived.basis, shelf=ModelShelf()))
     incoming = {one.uid for one in without.basis.incoming}
     assert incoming == {one.uid for one in belief.basis.incoming} - {one.uid for one in gone}
     assert {one.uid for one in after.basis.incoming} == {
