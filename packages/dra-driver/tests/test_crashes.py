@@ -54,11 +54,6 @@ class Mortal(Disk):
         self.step()
         super().swap(new, path)
 
-    def sync(self, folder: Path) -> None:
-        """Flush."""
-        self.step()
-        super().sync(folder)
-
     def remove(self, path: Path) -> None:
         """Remove."""
         self.step()
@@ -88,9 +83,9 @@ async def test_a_prepare_that_is_cut_short_is_finished_by_the_next_call(
     second = await bed.claim("b", result("cpu-numa0", "4"))
     try:
         await prepared(bed.driver(Mortal(steps)), first)
-        assert steps >= 10
+        assert steps >= 8
     except Killed:
-        assert steps < 10
+        assert steps < 8
     # Another claim comes before the kubelet tries again.
     assert not (await prepared(bed.driver(), second)).error
     none_twice(bed)
@@ -109,9 +104,9 @@ async def test_an_unprepare_that_is_cut_short_is_finished_by_the_next_call(
     await prepared(bed.driver(), ref)
     try:
         await unprepared(bed.driver(Mortal(steps)), ref)
-        assert steps >= 6
+        assert steps >= 5
     except Killed:
-        assert steps < 6
+        assert steps < 5
     assert await unprepared(bed.driver(), ref) == ""
     assert bed.held() == {}
     other = await bed.claim("b", result("cpu-numa0", "8"))

@@ -16,7 +16,7 @@ CPUS: Final = "cpus"
 
 ANNEX: Final = Annex(
     name="dra-driver",
-    summary="A DRA driver that offers CPUs and memory by NUMA node, and makes claims true.",
+    summary="A DRA driver that offers CPUs, memory and PCI functions, and makes claims true.",
     extra="dra-driver",
     follows="Kubernetes 1.34 to 1.37",
     pages=(

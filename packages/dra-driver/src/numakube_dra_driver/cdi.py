@@ -3,7 +3,8 @@
 A claim has one file, with one device for each of its requests, or for all of them. A runtime keeps
 what it has read under a device's name, so a name never stands for anything else: it has the claim's
 uid in it. The file stays until the claim is taken back, as containers that restart need it;
-``/var/run`` is empty after a reboot, so every Prepare looks again.
+``/var/run`` is empty after a reboot, so every Prepare looks again. What a machine that lost its
+power kept of a file is looked at in the same way: nobody waits for a disk here.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class CdiFiles:
         Raises:
             OSError: it cannot be written.
         """
-        write_if_other(self._disk, self._path(entry.uid), specification(entry, self._names))
+        text = specification(entry, self._names)
+        write_if_other(self._disk, self._path(entry.uid), text, lasting=False)
 
     def remove(self, uid: str) -> None:
         """Remove the file of a claim, if there is one.

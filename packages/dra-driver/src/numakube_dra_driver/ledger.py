@@ -3,6 +3,11 @@
 Two processes may serve one node while a DaemonSet is updated, and the kubelet may call either. So
 every call takes the lock, reads what the other has written, and writes before it answers. A file
 that makes no sense is never taken for an empty one: CPUs would be given twice.
+
+The text of a file is on the disk before it takes the place of the older one, so that a machine that
+loses its power keeps one of the two. Which one does not matter, and nobody waits for the folder:
+no container outlives the machine, kubelets prepare all claims of their pods again, and give back
+what they remember of others.
 """
 
 from __future__ import annotations
@@ -201,7 +206,7 @@ class Disk:
     """What is done to files; a test stands in for it to fail at each step."""
 
     def write(self, path: Path, text: str, *, mode: int = 0o600, lasting: bool = True) -> None:
-        """Replace a file as a whole; one that is *lasting* is on the disk when this returns.
+        """Replace a file as a whole; of a *lasting* one a lost power leaves this text or the older.
 
         Raises:
             OSError: it cannot be written; what was there is there.
@@ -210,8 +215,6 @@ class Disk:
         temporary = path.with_name(f".{path.name}.tmp")
         self.fill(temporary, text, mode, lasting=lasting)
         self.swap(temporary, path)
-        if lasting:
-            self.sync(path.parent)
 
     def fill(self, path: Path, text: str, mode: int, *, lasting: bool = True) -> None:
         """Write a file that nobody reads yet."""
@@ -243,14 +246,6 @@ class Disk:
         if path.is_dir():
             shutil.rmtree(path)
 
-    def sync(self, folder: Path) -> None:
-        """Have the names in *folder* on the disk."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
 
 class Ledger:
     """The claims that are prepared on this node; to be used while its lock is held."""
@@ -266,6 +261,7 @@ class Ledger:
         self._clock = clock
         self._disk = disk or Disk()
         self._claims: dict[ClaimKey, PreparedClaim] = {}
+        self._held: tuple[Mapping[ClaimKey, PreparedClaim], Held] | None = None
         self._seen: tuple[int, int] | None = None
         self._turns = asyncio.Lock()
         try:
@@ -301,6 +297,11 @@ class Ledger:
     @property
     def held(self) -> Held:
         """What all claims have."""
+        if self._held is None or self._held[0] is not self._claims:
+            self._held = self._claims, self._sum()
+        return self._held[1]
+
+    def _sum(self) -> Held:
         amounts: dict[str, int] = {}
         for entry in self._claims.values():
             for given in entry.results:

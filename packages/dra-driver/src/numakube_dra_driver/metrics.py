@@ -54,6 +54,7 @@ class DraMetrics:
             "Claims that were taken back because nobody knew them any more.",
             registry=registry,
         )
+        self._offer: Offer | None = None
         self._claims = Gauge(
             "numakube_dra_claims", "Claims that are prepared on the node.", registry=registry
         )
@@ -88,14 +89,22 @@ class DraMetrics:
         )
         for (resource, state), count in counts.items():
             self._functions.labels(resource, state).set(count)
+        if offer is not self._offer:
+            self._show_offer(offer)
+        for pool in offer.memory.values():
+            self._memory.labels(pool.name, CLAIMED).set(held.amounts.get(pool.name, 0))
+        for group in offer.groups.values():
+            self._cpus.labels(group.name, CLAIMED).set((group.cpus & held.cpus).bit_count())
+
+    def _show_offer(self, offer: Offer) -> None:
+        """Show what is offered, which seldom changes."""
+        self._offer = offer
         self._memory.clear()
         for pool in offer.memory.values():
             self._memory.labels(pool.name, OFFERED).set(pool.size_bytes)
-            self._memory.labels(pool.name, CLAIMED).set(held.amounts.get(pool.name, 0))
         self._cpus.clear()
         for group in offer.groups.values():
             self._cpus.labels(group.name, OFFERED).set(group.cpus.bit_count())
-            self._cpus.labels(group.name, CLAIMED).set((group.cpus & held.cpus).bit_count())
 
 
 def _state(function: OfferedFunction, held: Held) -> str:

@@ -181,6 +181,7 @@ class DraProcess:
         self._news = asyncio.Event()
         self._unpublished = "slices are not published yet"
         self._unswept = ""
+        self._unasked = ""
 
     async def run(self, stop: asyncio.Event) -> int:
         """Serve until *stop* is set.
@@ -244,7 +245,11 @@ class DraProcess:
             try:
                 await self._functions.taken()
             except NumakubeError as error:
-                _log.warning("device_plugins_unknown", why=str(error))
+                if str(error) != self._unasked:
+                    _log.warning("device_plugins_unknown", why=str(error))
+                self._unasked = str(error)
+            else:
+                self._unasked = ""
         self._reader.current = await asyncio.to_thread(self._reader.read)
 
     async def _pause(self) -> None:
