@@ -94,6 +94,19 @@ def test_only_what_pods_that_ended_held_is_free() -> None:
     assert current_view(view, [never_there, taken(done), taken(stays)]) is view
 
 
+def test_a_report_of_one_that_reports_every_change_is_taken_at_its_word() -> None:
+    """Also if the API knows of a pod that has ended, and so is one without exact data."""
+    site = ReportedNode.make(on=machine(zones=1, gpus=0))
+    done = pod("done", memory_gib=6)
+    site.admit(done)
+    for exact in (True, False):
+        site.exact = exact
+        view = view_of(site.report())
+        assert isinstance(view, NodeTopology)
+        assert current_view(view, [ended(done)]) is view
+        assert current_view(view, []) is view
+
+
 @pytest.mark.parametrize(
     ("told", "alike"),
     [
