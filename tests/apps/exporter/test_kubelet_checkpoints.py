@@ -12,12 +12,25 @@ from tests.apps.exporter.test_node_scan import Kubelet, reader
 from tests.kubelet.build import split_group, start
 from tests.kubelet.conftest import dual_socket_ht
 
-from numakube.api.checkpoints import CpuManagerState
-from numakube.apps.exporter.kubelet_checkpoints import Checkpoints, read_checkpoints, start_trouble
+from numakube.api.checkpoints import CpuManagerState, DeviceManagerState, MemoryManagerState
+from numakube.api.checkpoints.device_checkpoint import PodDevices
+from numakube.api.checkpoints.memory_manager_state import CheckpointMemoryBlock
+from numakube.apps.exporter.kubelet_checkpoints import (
+    Checkpoints,
+    HiddenUse,
+    read_checkpoints,
+    start_trouble,
+)
 from numakube.apps.exporter.node_scan import KubeletFacts, NodeReader, PodName
 from numakube.errors import KubeletNotReady, KubeletUnavailable, KubeletWillNotStart
 from numakube.kubelet.state_files import save
-from numakube.node.podresources_client import AllocatableResources, ContainerResources, PodResources
+from numakube.node.podresources_client import (
+    AllocatableResources,
+    ContainerResources,
+    Devices,
+    Memory,
+    PodResources,
+)
 from numakube.values.cpuset import CpuSet
 from numakube_lab.nodes.node_folder import allocatable_resources
 
@@ -229,3 +242,86 @@ def test_an_option_of_a_newer_kubelet_is_no_trouble() -> None:
     assert start_trouble(facts, node.machine, save(node)) == ""
     known = start_trouble(replace(facts, version="v1.37.0"), node.machine, save(node))
     assert known.startswith('unknown Topology Manager Policy option: "numa-allocation-strategy"')
+
+
+# ------------------------------------------------------------------------------------------------
+# What containers hold that the kubelet does not list, such as init containers that have finished.
+
+
+def cpu_state(**cpus: str) -> CpuManagerState:
+    """The CPUs of the containers of a pod."""
+    sets = {name: CpuSet.parse(text) for name, text in cpus.items()}
+    return CpuManagerState(policy="static", default_cpus=CpuSet(), entries={"u": sets})
+
+
+def memory_state(*containers: str) -> MemoryManagerState:
+    """A GiB of node 1 for each of the containers of a pod."""
+    block = CheckpointMemoryBlock(numa_affinity=(1,), type="memory", size=1 << 30)
+    return MemoryManagerState(
+        policy_name="Static", entries={"u": dict.fromkeys(containers, (block,))}
+    )
+
+
+def device_state(*entries: tuple[str, int, tuple[str, ...]]) -> DeviceManagerState:
+    """GPUs of the containers of a pod, by NUMA node."""
+    return DeviceManagerState(
+        pod_device_entries=tuple(
+            PodDevices(
+                pod_uid="u", container_name=name, resource_name="gpu", device_ids={numa: ids}
+            )
+            for name, numa, ids in entries
+        )
+    )
+
+
+GIB_OF_ONE = (Memory("memory", 1 << 30, (1,)),)
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus", "memory", "devices"),
+    [
+        ({}, (), (), ()),
+        ({"cpu": cpu_state(app="2-3")}, (), (), ()),
+        ({"cpu": cpu_state(app="2-3", init="2-5")}, (4, 5), (), ()),
+        ({"cpu": cpu_state(app="2-3", init="6", more="1")}, (1, 6), (), ()),
+        ({"memory": memory_state("app")}, (), (), ()),
+        ({"memory": memory_state("init", "app")}, (), GIB_OF_ONE, ()),
+        ({"cpu": cpu_state(init="7"), "memory": memory_state("app")}, (7,), (), ()),
+        ({"devices": device_state(("app", 0, ("a",)))}, (), (), ()),
+        (
+            {"devices": device_state(("init", 0, ("a", "c", "b")))},
+            (),
+            (),
+            (("gpu", ("b", "c"), (0,)),),
+        ),
+        ({"devices": device_state(("init", -1, ("x",)))}, (), (), (("gpu", ("x",), ()),)),
+        ({"devices": device_state(("init", 0, ("a",)))}, (), (), ()),
+        (
+            {
+                "devices": device_state(
+                    ("init", 0, ("x",)), ("more", 0, ("y",)), ("more", 1, ("z",))
+                )
+            },
+            (),
+            (),
+            (("gpu", ("x", "y"), (0,)), ("gpu", ("z",), (1,))),
+        ),
+    ],
+)
+def test_what_containers_hold_that_are_not_listed_is_hidden_use(
+    files: dict[str, object],
+    cpus: tuple[int, ...],
+    memory: tuple[Memory, ...],
+    devices: tuple[tuple[str, tuple[str, ...], tuple[int, ...]], ...],
+) -> None:
+    """Beside what the listed one holds: CPUs 2 and 3, and the device a."""
+    app = ContainerResources("app", cpu_ids=(2, 3), devices=(Devices("gpu", ("a",), (0,)),))
+    use = HiddenUse(Checkpoints(**files))  # type: ignore[arg-type]
+    found = use.of(PodResources("p", "d", (app,)), "u")
+    assert (found.name, found.cpu_ids, found.memory) == ("", cpus, memory)
+    assert found.devices == tuple(Devices(*one) for one in devices)
+    nothing = use.of(PodResources("q", "d", ()), "another")
+    assert (nothing.cpu_ids, nothing.memory, nothing.devices) == ((), (), ())
+    whole = use.of(PodResources("p", "d", (app,), memory=GIB_OF_ONE, cpu_ids=(4, 6)), "u")
+    assert whole.memory == ()
+    assert whole.cpu_ids == tuple(cpu for cpu in cpus if cpu not in (4, 6))
