@@ -279,6 +279,38 @@ def test_a_bound_is_never_above_the_cost(
         assert bound <= found.cost
 
 
+@pytest.mark.parametrize(
+    ("wanted", "priority", "victims"),
+    [
+        (1, 9, (1,)),
+        (3, 9, (1,)),
+        (7, 9, (1,)),
+        (8, 9, (1, 2)),
+        (11, 9, (1, 2)),
+        (12, 9, (1, 2, 4)),
+        (15, 9, (1, 2, 4)),
+        (16, 9, None),
+        (11, 4, (1, 2)),
+        (12, 4, None),
+        (7, 2, (1,)),
+        (8, 2, None),
+        (7, 1, None),
+    ],
+)
+def test_a_bound_is_the_cost_where_all_pods_are_of_one_size(
+    wanted: int, priority: int, victims: tuple[int, ...] | None
+) -> None:
+    """Of the least important ones as many as are needed; three of 15 CPUs are free."""
+    cluster = Cluster()
+    node = full_node(cluster, [pod(f"p{one}", cpus=4, priority=one) for one in (4, 1, 2)])
+    (bound,) = Bounds().of(PodInfo(pod("new", cpus=wanted, priority=priority)), [node])
+    if victims is None:
+        assert bound is None
+    else:
+        gone = tuple(PodInfo(pod(f"p{one}", priority=one)) for one in victims)
+        assert bound == ChosenVictims(gone, 0).cost
+
+
 def test_the_number_of_candidates_follows_kube_scheduler() -> None:
     """A tenth of the nodes, at least a hundred, at most all."""
     args = PreemptionSettings()
