@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 from numakube.api.codec import convert
+from numakube.api.pod import Pod, PodExtendedResourceClaimStatus, PodStatus
 from numakube.api.resource_claims import ResourceClaim
 from numakube.apps.scheduler.binders import ApiClaimActions
-from numakube.errors import ClusterUnreachable
+from numakube.errors import ApiError, ClusterUnreachable
 from numakube.kube.client import Client
 from numakube.kube.clock import ManualClock
 from numakube.kube.connection.transport import Request, Response
+from numakube.kube.scripted_server import status_document
+from numakube.scheduling.plugins.dynamic_resources.claim_binding import ClaimConflict
 from numakube.testing import turns
 
 
@@ -116,3 +119,97 @@ async def test_what_drivers_say_of_devices_goes_with_the_allocation(
     assert set(document["status"]) == written
     assert document["status"]["reservedFor"] is None
     assert document["status"].get("devices") is None
+
+
+# ------------------------------------------------------------------------------------------------
+# What the server is asked for.
+
+
+class Asked:
+    """A server that answers everything alike and remembers what it was asked for."""
+
+    def __init__(self, code: int = 200, reason: str = "") -> None:
+        self.requests: list[tuple[str, str, dict[str, Any]]] = []
+        self._code, self._reason = code, reason
+
+    async def send(self, request: Request) -> Response:
+        """Answer."""
+        body = msgspec.json.decode(request.body or b"{}")
+        self.requests.append((request.method, request.path.partition("/v1/")[2], body))
+        good = {"metadata": {"name": "c", "namespace": "default", "uid": "u"}}
+        document = status_document(self._code, self._reason) if self._reason else good
+        headers = {"Content-Type": "application/json"}
+        return Response(self._code, headers, msgspec.json.encode(document))
+
+
+def acting(server: Asked) -> ApiClaimActions:
+    """Return actions on a server."""
+    wire: Any = server
+    nobody: Any = None
+    return ApiClaimActions(Client(wire, clock=ManualClock(), rate=0), nobody)
+
+
+META = {"name": "c", "namespace": "default", "uid": "u", "resourceVersion": "7"}
+CLAIM = convert(
+    ResourceClaim,
+    {"metadata": {**META, "generateName": "x-", "finalizers": ["f"]}, "spec": {"devices": {}}},
+)
+POD = convert(Pod, {"metadata": {"name": "p", "namespace": "default", "uid": "pu"}})
+PATH = "namespaces/default/resourceclaims"
+
+
+async def test_every_action_asks_for_one_thing() -> None:
+    """Changes name the claim by its uid, and by its version where others may write as well."""
+    server = Asked()
+    actions = acting(server)
+    await actions.get(CLAIM)
+    await actions.set_finalizers(CLAIM)
+    await actions.drop_reservation(CLAIM, POD)
+    await actions.delete(CLAIM)
+    fetched, finalized, dropped, deleted = server.requests
+    assert fetched == ("GET", f"{PATH}/c", {})
+    version = {"resourceVersion": "7", "uid": "u"}
+    assert finalized == ("PATCH", f"{PATH}/c", {"metadata": {"finalizers": ["f"], **version}})
+    away = {"reservedFor": [{"$patch": "delete", "uid": "pu"}]}
+    assert dropped == ("PATCH", f"{PATH}/c/status", {"metadata": {"uid": "u"}, "status": away})
+    assert deleted[:2] == ("DELETE", f"{PATH}/c")
+    assert deleted[2]["preconditions"] == {"uid": "u"}
+
+
+async def test_a_claim_is_created_under_a_name_that_the_server_makes() -> None:
+    """Nothing of what it was called in memory is sent."""
+    server = Asked()
+    assert (await acting(server).create(CLAIM)).metadata.uid == "u"
+    ((method, path, document),) = server.requests
+    assert (method, path) == ("POST", PATH)
+    assert document["metadata"] == {"generateName": "x-", "namespace": "default"}
+    assert document["kind"] == "ResourceClaim"
+
+
+async def test_what_was_allotted_is_written_into_the_status_of_the_pod() -> None:
+    """The claim for extended resources alone, or what devices stand for."""
+    server = Asked()
+    actions = acting(server)
+    extended = PodExtendedResourceClaimStatus(request_mappings=(), resource_claim_name="x-1")
+    await actions.set_pod_status(POD, PodStatus(extended_resource_claim_status=extended))
+    await actions.set_pod_status(POD, PodStatus())
+    (first, second) = server.requests[0], server.requests[-1]
+    assert first[:2] == second[:2] == ("PATCH", "namespaces/default/pods/p/status")
+    assert first[2]["metadata"] == {"uid": "pu"}
+    assert first[2]["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == "x-1"
+    assert len(first[2]["status"]) == 1
+    assert "extendedResourceClaimStatus" not in second[2]["status"]
+    assert len(second[2]["status"]) == 1
+
+
+@pytest.mark.parametrize(("code", "reason"), [(404, "NotFound"), (409, "Conflict")])
+async def test_a_claim_that_is_gone_or_another_one_need_not_be_deleted(
+    code: int, reason: str
+) -> None:
+    """Other changes say that somebody else was faster."""
+    await acting(Asked(code, reason)).delete(CLAIM)
+    if reason == "Conflict":
+        with pytest.raises(ClaimConflict):
+            await acting(Asked(code, reason)).set_finalizers(CLAIM)
+    with pytest.raises(ApiError):
+        await acting(Asked(403, "Forbidden")).delete(CLAIM)
