@@ -243,6 +243,8 @@ def test_a_preset_can_be_changed() -> None:
         ("10 nodes, 8 cores", "'10 nodes': unknown clause; a shape is one machine; how many"),
         ("1 node of 8 cores", "'1 node of 8 cores': unknown clause; a shape is one machine"),
         ("8 cores, 1Gi, smtt 2", "column 15: 'smtt 2': did you mean smt?"),
+        ("8 cores, 2 sockts", "column 10: '2 sockts': unknown clause; did you mean 2 sockets?"),
+        ("8 cores, 1Gi, 2sockts", "column 15: '2sockts': unknown clause; did you mean 2 sockets?"),
         ("8 cores, 1Gi, 4 gpus", "column 15: '4 gpus': unknown clause; devices are written like"),
         ("8 cores, 1Gi, gpu", "column 15: 'gpu': how many for each NUMA node?"),
         ("8 cores, 1Gi, gpu two", "column 15: 'gpu two': 'two' is not a number"),
