@@ -150,6 +150,31 @@ async def test_a_node_with_the_device_plugin_has_nothing_twice_and_can_change_ov
         await until(lambda: functions(world), lambda names: len(names) == 2)
 
 
+async def test_a_device_plugin_that_comes_later_leaves_what_claims_have() -> None:
+    async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
+        client = world.cluster.client
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
+        tree: dict[str, Any] = {
+            "metadata": {"name": "claims", "namespace": "default"},
+            "spec": {"containers": [container("app", **amounts)]},
+        }
+        await client.create(PODS.raw, tree)
+        await until(partial(_runs, world, "claims"))
+        plugin = SriovManifest(pools=POOLS).objects()
+        engine = DeployEngine(client=client, tell=lambda _: None)
+        await engine.deploy(plugin)
+
+        async def by_plugin() -> tuple[str, str]:
+            status = (await client.get(NODES, NODE)).status
+            return str(status.capacity.get(VF, "")), str(status.allocatable.get(VF, ""))
+
+        # The kubelet knows both, and may give out one; and so the driver offers none.
+        await until(by_plugin, lambda counts: counts == ("2", "1"))
+        held = await allocated(world, "claims")
+        await until(lambda: functions(world), lambda names: names == held)
+
+
 async def _runs(world: World, name: str) -> bool:
     made = await world.cluster.client.get(PODS, name, namespace="default")
     return made.status is not None and made.status.phase == "Running"

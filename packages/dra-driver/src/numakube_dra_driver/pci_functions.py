@@ -8,7 +8,6 @@ that was allocated it before.
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,7 +19,7 @@ from numakube.kubelet.machine import path_of
 from numakube.node.pci.device_files import describe, info_text
 from numakube.node.pci.device_links import DevicePaths
 from numakube.node.pci.device_pools import DeviceType
-from numakube.node.pci.host_scan import SurveyOptions, fresh_trouble, look
+from numakube.node.pci.host_scan import SurveyOptions, fresh_trouble, look, name_in_slices
 from numakube.node.pci.netlink import Devlink
 from numakube.node.pci.pci_discovery import Facts, Host
 from numakube.node.pci.pci_functions import is_address
@@ -54,7 +53,6 @@ _KUBELET_SECONDS: Final = 2.0
 """A claim waits for the answer, and the pod with it."""
 _SWITCHED: Final = 3
 """Bridges above a function behind a switch: the root port, and two ports of the switch."""
-_ODD: Final = re.compile(r"[^a-z0-9]+")
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -283,7 +281,7 @@ def device_name(member: PoolMember) -> str:
         kind = STATIC
     elif member.candidate.aux_type:
         kind = member.candidate.aux_type
-    name = f"{kind}-{_ODD.sub('-', member.id.lower()).strip('-')}"
+    name = f"{kind}-{name_in_slices(member.id)}"
     return name[:_LONGEST_NAME].rstrip("-")
 
 

@@ -34,7 +34,7 @@ from numakube.node.pci.device_files import (
     write_specification,
 )
 from numakube.node.pci.device_pools import DeviceType
-from numakube.node.pci.host_scan import fresh_trouble
+from numakube.node.pci.host_scan import claims_by_id, fresh_trouble
 from numakube.node.pci.pci_discovery import Facts
 
 if TYPE_CHECKING:
@@ -168,6 +168,7 @@ class PoolPlugin:
     async def allocate(self, ids: Sequence[str]) -> Allocation:
         """Return what a container needs to use these devices."""
         try:
+            await self._check_claims(ids)
             allocation = await asyncio.to_thread(self._allocate, self.pool, tuple(ids))
         except DevicePluginError as refusal:
             self._metrics.allocated(self.pool.resource, "refused")
@@ -179,6 +180,16 @@ class PoolPlugin:
         self._metrics.allocated(self.pool.resource, "done")
         _log.info("allocated", resource=self.pool.resource, devices=ids)
         return allocation
+
+    async def _check_claims(self, ids: Sequence[str]) -> None:
+        """Refuse devices that a claim has got since the last look."""
+        pods = self._places.pods
+        claimed = await pods.claimed(within=_PATIENCE_SECONDS) if pods is not None else {}
+        for id_, claim in claims_by_id(claimed, ids).items():
+            raise DevicePluginError(
+                f"device {id_} of {self.pool.resource} belongs to claim {claim}",
+                code="FAILED_PRECONDITION",
+            )
 
     def _allocate(self, pool: PoolSpec, ids: tuple[str, ...]) -> Allocation:
         facts = Facts(self._places.host)
@@ -306,12 +317,45 @@ class KubeletDevices:
         self._kubelet = kubelet
         self._checkpoint = folder / DEVICE_STATE.rpartition("/")[2]
         self._paths = paths
+        self._claimed: Mapping[str, str] = {}
+        self._asked_at = float("-inf")
+        self._is_silent = False
+
+    async def claimed(self, *, within: float) -> Mapping[str, str]:
+        """Return which claims have devices, by the devices' names in slices.
+
+        What was known stays so while the kubelet does not answer, which does not want to be asked
+        often, and for so many seconds after it was asked.
+        """
+        if asyncio.get_running_loop().time() >= self._asked_at + within:
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    await self._listed()
+            except (NumakubeError, OSError, TimeoutError) as error:
+                if not self._is_silent:
+                    _log.warning("claims_unknown", why=str(error) or "no answer")
+                self._is_silent = True
+        return self._claimed
+
+    async def _listed(self) -> Sequence[PodResources]:
+        """Return what pods have."""
+        self._asked_at = asyncio.get_running_loop().time()
+        pods = await self._kubelet.list_pods()
+        self._is_silent = False
+        self._claimed = {
+            device.device: f"{claim.claim_namespace}/{claim.claim_name}"
+            for pod in pods
+            for container in pod.containers
+            for claim in container.dynamic_resources
+            for device in claim.devices
+        }
+        return pods
 
     async def around(self, resource: str, own: Collection[str]) -> OtherDevices | None:
         """Return what surrounds the devices *own* of a resource; ``None`` if that is not known."""
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                pods = [list(_held(pod)) for pod in await self._kubelet.list_pods()]
+                pods = [list(_held(pod)) for pod in await self._listed()]
                 saved = await asyncio.to_thread(self._saved)
                 asking = [pod for pod in pods if not saved.issuperset(pod)]
                 # The kubelet admits one pod at a time; if it looks otherwise, nothing is certain.

@@ -18,7 +18,7 @@ import structlog
 from numakube.errors import ConfigError
 from numakube.node.file_watch import FileWatch
 from numakube.node.pci.device_files import remove_other_specifications
-from numakube.node.pci.host_scan import Standing, Survey, SurveyOptions, look
+from numakube.node.pci.host_scan import Standing, Survey, SurveyOptions, claims_by_id, look
 from numakube.node.pci.netlink import hear_uevents
 from numakube.node.pci.pool_config import read_config_file
 from numakube_sriov.pool_plugin import PoolPlugin
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _SETTLE_SECONDS: Final = 0.05
 """How long to wait for more when something has changed."""
+
+_CLAIMS_SECONDS: Final = 5.0
+"""How old it may be what claims have; before a device is given out, it is asked for again."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
@@ -162,8 +165,11 @@ class Agent:
         self._note(survey)
         before, self.survey = self.survey, survey
         await self._drop(survey)
+        pods = self._options.places.pods
+        claimed = await pods.claimed(within=_CLAIMS_SECONDS) if pods is not None else {}
         for pool in survey.config.pools:
-            await self._offer(pool, survey.standings[pool.resource], tasks)
+            standings = _unclaimed(survey.standings[pool.resource], claimed)
+            await self._offer(pool, standings, tasks)
         await self._clean(before, survey)
 
     async def _offer(
@@ -320,6 +326,19 @@ class Agent:
     async def _end_with(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._wake.set()
+
+
+def _unclaimed(
+    standings: Mapping[str, Standing], claimed: Mapping[str, str]
+) -> Mapping[str, Standing]:
+    """Return devices of which those are unhealthy that a claim has: a DRA driver gave them out."""
+    found = claims_by_id(claimed, standings) if claimed else {}
+    return {
+        id_: Standing(one.member, one.trouble or f"belongs to claim {found[id_]}", one.lost_at)
+        if id_ in found
+        else one
+        for id_, one in standings.items()
+    }
 
 
 def _text_of(path: Path) -> str | None:

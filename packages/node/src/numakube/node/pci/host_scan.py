@@ -10,13 +10,14 @@ get notice, and it comes back as itself. A network interface that moves into a p
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.kubelet import Device
 from numakube.node.pci.device_pools import DeviceType, refusal
 from numakube.node.pci.pci_discovery import discover
-from numakube.node.pci.pci_functions import target_of
+from numakube.node.pci.pci_functions import is_address, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -107,6 +108,7 @@ def _reasons(pool: PoolSpec, inventory: Inventory, shares: Shares) -> Mapping[st
 
 
 GONE: Final = "is gone"
+_ODD: Final = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,25 @@ def _trouble(member: PoolMember, inventory: Inventory, host: Host, *, links: boo
         name = candidate.pf_name if candidate is not None else ""
         return f"physical function {name} ({member.parent}) has no link"
     return ""
+
+
+def name_in_slices(id_: str) -> str:
+    """Return how names of devices in ResourceSlices end that are this one: ``0000-3b-02-1``.
+
+    Drivers for PCI functions make them of addresses in this way, whatever stands before.
+    """
+    return _ODD.sub("-", id_.lower()).strip("-")
+
+
+def claims_by_id(claimed: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """Return which PCI functions have claims, of all devices that are *claimed* by their names."""
+    tails: dict[str, str] = {}
+    for name, claim in claimed.items():
+        words = name.split("-")
+        tails |= {"-".join(words[start:]): claim for start in range(len(words))}
+    # Other ids are too short to be sure: a GPU of some driver may be called gpu-1 as well.
+    named = {id_: name_in_slices(id_) for id_ in ids if is_address(id_)}
+    return {id_: tails[name] for id_, name in named.items() if name in tails}
 
 
 def fresh_trouble(member: PoolMember) -> str:
