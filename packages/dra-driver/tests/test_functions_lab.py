@@ -16,6 +16,7 @@ from numakube.kube.catalog import DAEMON_SETS, NODES, PODS, RESOURCE_CLAIMS, RES
 from numakube.node.pci.fake_pci import FakePci
 from numakube.testing import until
 from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.manifest import NAME
 from numakube_lab.nodes.node_cgroups import group_of_container
 from numakube_sriov.manifest import NAME as SRIOV
 from numakube_sriov.manifest import SriovManifest
@@ -86,12 +87,7 @@ async def test_a_pod_that_asks_for_the_plugins_resource_gets_a_function_by_claim
     """It is not changed, and nobody writes a claim for it but the scheduler."""
     async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
         await until(lambda: functions(world), lambda names: len(names) == 2)
-        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
-        tree: dict[str, Any] = {
-            "metadata": {"name": "old", "namespace": "default"},
-            "spec": {"containers": [container("app", **amounts)]},
-        }
-        await world.cluster.client.create(PODS.raw, tree)
+        await world.cluster.client.create(PODS.raw, with_function("old"))
 
         async def told() -> list[str]:
             claims = (await world.cluster.client.list(RESOURCE_CLAIMS)).items
@@ -131,12 +127,7 @@ async def test_a_node_with_the_device_plugin_has_nothing_twice_and_can_change_ov
             return str(node.status.allocatable.get(VF, "0"))
 
         await until(by_plugin, lambda count: count == "2")
-        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
-        tree: dict[str, Any] = {
-            "metadata": {"name": "old", "namespace": "default"},
-            "spec": {"containers": [container("app", **amounts)]},
-        }
-        await client.create(PODS.raw, tree)
+        await client.create(PODS.raw, with_function("old"))
         await until(partial(_runs, world, "old"))
         world.pools = POOLS
         await world.deploy()
@@ -154,12 +145,7 @@ async def test_a_device_plugin_that_comes_later_leaves_what_claims_have() -> Non
     async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
         client = world.cluster.client
         await until(lambda: functions(world), lambda names: len(names) == 2)
-        amounts = {"cpu": "1", "memory": "1Gi", VF: "1"}
-        tree: dict[str, Any] = {
-            "metadata": {"name": "claims", "namespace": "default"},
-            "spec": {"containers": [container("app", **amounts)]},
-        }
-        await client.create(PODS.raw, tree)
+        await client.create(PODS.raw, with_function("claims"))
         await until(partial(_runs, world, "claims"))
         plugin = SriovManifest(pools=POOLS).objects()
         engine = DeployEngine(client=client, tell=lambda _: None)
@@ -173,6 +159,38 @@ async def test_a_device_plugin_that_comes_later_leaves_what_claims_have() -> Non
         await until(by_plugin, lambda counts: counts == ("2", "1"))
         held = await allocated(world, "claims")
         await until(lambda: functions(world), lambda names: names == held)
+
+
+async def test_functions_stay_with_their_pods_while_driver_and_kubelet_start_again() -> None:
+    async with dra_lab(shape=SHAPE, functions=1, pools=POOLS) as world:
+        client = world.cluster.client
+        await until(lambda: functions(world), lambda names: len(names) == 2)
+        await client.create(PODS.raw, with_function("a"))
+        await until(partial(_runs, world, "a"))
+        await client.delete(DAEMON_SETS, NAME, namespace="numakube", propagation="Foreground")
+
+        async def drivers() -> int:
+            return len((await client.list(PODS, namespace="numakube")).items)
+
+        await until(drivers, lambda count: count == 0)
+        await client.create(PODS.raw, with_function("b"))
+        await world.cluster.pool.restart(NODE)
+        await world.deploy()
+        await until(partial(_runs, world, "b"))
+        assert await _runs(world, "a")
+        held = [*await allocated(world, "a"), *await allocated(world, "b")]
+        assert sorted(held) == ["pci-0000-10-01-0", "pci-0000-11-01-0"]
+        # What ends is given to the next one, and nothing else.
+        await client.create(PODS.raw, with_function("c"))
+        await world.gone("a")
+        await until(partial(_runs, world, "c"))
+        assert await allocated(world, "c") == held[:1]
+
+
+def with_function(name: str) -> dict[str, Any]:
+    """Return a plain pod that asks for a function as for one of a device plugin."""
+    spec = {"containers": [container("app", cpu="1", **{VF: "1"})]}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 async def _runs(world: World, name: str) -> bool:
