@@ -21,7 +21,7 @@ ANNEX: Final = Annex(
     name="planning",
     summary="What would become of pods, and which to move so that others fit.",
     extra="planning",
-    follows="Kueue 0.17, kube-controller-manager 1.35",
+    follows="Kueue 0.19, kube-controller-manager 1.35",
     pages=(
         "how-to/make-room-by-moving-pods.md",
         "how-to/queue-until-it-fits.md",

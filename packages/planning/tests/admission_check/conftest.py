@@ -94,16 +94,16 @@ class Kueue:
         typed = {"apiVersion": kind.api_version, "kind": kind.kind, **document}
         await self.world.client.create(kind, typed, namespace=namespace)
 
-    async def queue(self, name: str, template: Document, count: int) -> None:
-        """Queue a workload, and give it quota."""
+    async def queue(self, name: str, template: Document, count: int, **assigned: Any) -> None:
+        """Queue a workload, and give it quota; *assigned* is what else its pods were given."""
         spec = {"podSets": [{"name": "main", "count": count, "template": template}]}
         await self.create("workloads", {"metadata": {"name": name}, "spec": spec}, "default")
-        await self.reserve(name)
+        await self.reserve(name, **assigned)
 
-    async def reserve(self, name: str, *, quota: bool = True) -> None:
+    async def reserve(self, name: str, *, quota: bool = True, **more: Any) -> None:
         """Give a workload quota, or take it away."""
         time = "2026-01-01T00:00:00Z"
-        assigned = {"name": "main", "flavors": {"cpu": "usual"}}
+        assigned = {"name": "main", "flavors": {"cpu": "usual"}, **more}
         status = {
             "conditions": [
                 {"type": "QuotaReserved", "status": str(quota), "lastTransitionTime": time}

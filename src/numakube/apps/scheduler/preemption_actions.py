@@ -363,19 +363,37 @@ class Holds(PodFollower):
         self._seen(pod)
 
     def _seen(self, pod: PodInfo) -> None:
-        """Give a pod that has come the place that is kept for it."""
-        if HOLD not in pod.pod.metadata.annotations:
+        """Give a pod that has come the place that is kept for it.
+
+        A pod may get its node selector when it loses its gates, as Kueue does it: which place it
+        can take is not known before.
+        """
+        gated = pod.pod.spec.scheduling_gates and not pod.node_name
+        if HOLD not in pod.pod.metadata.annotations or gated:
             return
         known = self._pods.setdefault(_value(pod), set())
         if pod.uid in known:
             return
         known.add(pod.uid)
         for hold in self._holds.values():
-            alike = (place for place in hold.places.values() if _value(place) == _value(pod))
-            place = next(alike, None)
+            place = self._place_for(pod, hold)
             if place is not None:
                 self._hand_over(hold, place, pod)
                 return
+
+    def _place_for(self, pod: PodInfo, hold: _Hold) -> PodInfo | None:
+        """Return the place of *hold* that *pod* takes: the one on its node, or one it may go to."""
+        alike = [place for place in hold.places.values() if _value(place) == _value(pod)]
+        node_of = self._nominations.node_of
+        if pod.node_name:
+            own = (place for place in alike if node_of(place.uid) == pod.node_name)
+            return next(own, next(iter(alike), None))
+        selector = pod.pod.spec.node_selector.items()
+        for place in alike:
+            node = self._cluster.node(node_of(place.uid) or "")
+            if node is not None and selector <= node.labels.items():
+                return place
+        return None
 
     def gone(self, pod: PodInfo, *, deleted: bool) -> None:
         """Forget a pod."""

@@ -44,12 +44,77 @@ class QueuedWorkloadSpec(Wire, frozen=True):
     active: bool = True
 
 
+class IndividualValues(Wire, frozen=True):
+    """Values of labels, one for each domain, without what they begin and end with alike."""
+
+    prefix: str = ""
+    suffix: str = ""
+    roots: tuple[str, ...] = ()
+
+
+class LevelValues(Wire, frozen=True):
+    """The value of one label in each domain of a slice: the same in all, or one by one."""
+
+    universal: str | None = None
+    individual: IndividualValues | None = None
+
+
+class PodCounts(Wire, frozen=True):
+    """How many pods each domain of a slice gets: the same number, or one by one."""
+
+    universal: int | None = None
+    individual: tuple[int, ...] = ()
+
+
+class TopologyAssignmentSlice(Wire, frozen=True):
+    """Some domains, as v1beta2 has them."""
+
+    domain_count: int = 0
+    values_per_level: tuple[LevelValues, ...] = ()
+    pod_counts: PodCounts = PodCounts()
+
+
+class AssignedDomain(Wire, frozen=True):
+    """A domain, by the values of the levels, and how many pods it gets; so v1beta1 has them."""
+
+    values: tuple[str, ...] = ()
+    count: int = 0
+
+
+class TopologyAssignment(Wire, frozen=True):
+    """The nodes that pods of one kind were given, by values of node labels.
+
+    Attributes:
+        levels: the labels.
+        slices: domains as v1beta2 writes them.
+        domains: or as v1beta1 does.
+    """
+
+    levels: tuple[str, ...] = ()
+    slices: tuple[TopologyAssignmentSlice, ...] = ()
+    domains: tuple[AssignedDomain, ...] = ()
+
+
 class PodSetAssignment(Wire, frozen=True):
-    """What quota was given to the pods of one kind: by resource the flavor, and how many pods."""
+    """What was given to the pods of one kind.
+
+    Attributes:
+        flavors: by resource, the flavor of which there is quota.
+        count: how many pods.
+        topology_assignment: where they go, if Kueue has chosen.
+        delayed_topology_request: ``Pending`` while Kueue has still to choose.
+    """
 
     name: str = "main"
     flavors: dict[str, str] = {}
     count: int | None = None
+    topology_assignment: TopologyAssignment | None = None
+    delayed_topology_request: str = ""
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether Kueue has still to choose nodes."""
+        return self.delayed_topology_request == PENDING and self.topology_assignment is None
 
 
 class Admission(Wire, frozen=True):

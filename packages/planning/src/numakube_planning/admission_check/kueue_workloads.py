@@ -4,7 +4,8 @@ Kueue adds an entry to ``status.admissionChecks`` of a workload for every check 
 stays ``Pending``, with the reason, while the pods do not fit together. It becomes ``Ready`` once
 their room is kept, and then adds an annotation to the pods by which they take their places. A
 workload that has waited for too long gets ``Retry``: Kueue gives its quota to others and queues it
-again (Kueue 0.17; v1beta1 and v1beta2 of its API).
+again (Kueue 0.19; v1beta1 and v1beta2 of its API). So does one for which Kueue has chosen nodes on
+which it does not fit: Kueue alone can choose others.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from numakube.api.kueue import (
 )
 from numakube.api.pod import Pod
 from numakube.api.workloads import PriorityClass
-from numakube.errors import Conflict, Invalid, NotFound
+from numakube.errors import Conflict, Invalid, InvalidValue, NotFound
 from numakube.insight.planned_pods import planned_pod
 from numakube.kube.catalog import PRIORITY_CLASSES
 from numakube.kube.client import json_patch, merge_patch
@@ -38,13 +39,15 @@ from numakube.kube.connection.transport import Request
 from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import KubeObject, ObjectKey, Resource
 from numakube.values.times import format_time, parse_time
+from numakube_planning.admission_check.assigned_domains import assigned_pods
 from numakube_planning.admission_check.waiting_work import Work
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.kueue import CheckState, KueueCondition, PodSet, PodSetAssignment
     from numakube.kube.client import Client
+    from numakube_planning.admission_check.assigned_domains import AssignedPods
 
 CONTROLLER: Final = "numakube.dev/admission-check"
 """What an AdmissionCheck names in ``spec.controllerName`` to be ours."""
@@ -125,7 +128,7 @@ class KueueWorkloads:
             return
         if workload.condition("Admitted") is not None:
             _log.warning("room_lost", workload=workload.metadata.key, reason=reason)
-        elif self._has_lost_patience(workload):
+        elif work.domains or self._has_lost_patience(workload):
             await self._write(workload, RETRY, reason)
         else:
             await self._write(workload, PENDING, reason)
@@ -144,23 +147,39 @@ class KueueWorkloads:
         ours = [entry for _, entry in self._ours(workload)]
         if not ours or not has_quota(workload) or any(state.state == RETRY for state in ours):
             return None
+        given = workload.status.admission
+        if given is not None and any(one.is_delayed for one in given.pod_set_assignments):
+            return None
         admitted = all(state.state == READY for state in ours)
         seconds = self._times.hold
         if admitted:
             seconds -= self._age(ours[0].last_transition_time)
             if seconds <= 0 or workload.condition("PodsReady") is not None:
                 return None
-        meta = workload.metadata
+        meta, problem = workload.metadata, ""
+        asked: list[tuple[AskedPods, str]] = []
+        try:
+            asked = list(self._pods_of(workload))
+        except InvalidValue as error:
+            problem = str(error)
+        domains = tuple(domain for _, domain in asked)
         return Work(
             hold=f"{meta.key}:{meta.uid}",
-            pods=tuple(self._pods_of(workload)),
+            pods=tuple(pods for pods, _ in asked),
+            domains=domains if any(domains) else (),
+            problem=problem,
             priority=workload.spec.priority,
             since=meta.creation_timestamp or "",
             admitted=admitted,
             seconds=seconds,
         )
 
-    def _pods_of(self, workload: QueuedWorkload) -> Iterable[AskedPods]:
+    def _pods_of(self, workload: QueuedWorkload) -> Iterator[tuple[AskedPods, str]]:
+        """Yield what is asked about, and the nodes that Kueue has chosen for it, if it has.
+
+        Raises:
+            InvalidValue: what Kueue has chosen cannot be read.
+        """
         admission = workload.status.admission
         given = admission.pod_set_assignments if admission is not None else ()
         by_name = {assignment.name: assignment for assignment in given}
@@ -169,9 +188,13 @@ class KueueWorkloads:
         for pods in workload.spec.pod_sets:
             assigned = by_name.get(pods.name)
             count = assigned.count if assigned is not None else None
+            count = pods.count if count is None else count
             pod = pod_of(workload, pods, assigned, flavors, classes)
-            if (pods.count if count is None else count) > 0:
-                yield AskedPods(pod=pod, count=pods.count if count is None else count)
+            topology = assigned.topology_assignment if assigned is not None else None
+            if topology is not None:
+                yield from _by_domain(pod, count, assigned_pods(topology))
+            elif count > 0:
+                yield AskedPods(pod=pod, count=count), ""
 
     def _has_lost_patience(self, workload: QueuedWorkload) -> bool:
         quota, patience = workload.condition("QuotaReserved"), self._times.patience
@@ -292,6 +315,21 @@ def pod_of(
     )
     told = msgspec.structs.replace(spec, node_selector=selector, tolerations=tuple(tolerations))
     return planned_pod(Pod(metadata=named, spec=told), classes=classes)
+
+
+def _by_domain(
+    pod: Pod, count: int, domains: Sequence[AssignedPods]
+) -> Iterator[tuple[AskedPods, str]]:
+    """Yield the pods of each domain, which has its node selector, with a name of their own."""
+    placed = sum(one.count for one in domains)
+    if placed != count:
+        raise InvalidValue(f"topologyAssignment: it places {placed} of {count} pods")
+    for at, domain in enumerate(domains):
+        named = msgspec.structs.replace(pod.metadata, name=f"{pod.metadata.name}-{at}")
+        selector = {**pod.spec.node_selector, **domain.selector}
+        spec = msgspec.structs.replace(pod.spec, node_selector=selector)
+        asked = msgspec.structs.replace(pod, metadata=named, spec=spec)
+        yield AskedPods(pod=asked, count=domain.count), str(domain)
 
 
 def _is_active(condition: KueueCondition) -> bool:

@@ -53,6 +53,8 @@ class Work:
         since: when it came, as a text that sorts by time.
         admitted: whether it was let in already, and its room is kept until its pods have come.
         seconds: how long the room is to be kept from now on.
+        domains: for each of *pods*, the nodes that were chosen for them elsewhere, for people.
+        problem: why nothing can be asked about it.
     """
 
     hold: str
@@ -62,6 +64,8 @@ class Work:
     since: str = ""
     admitted: bool = False
     seconds: float
+    domains: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class WorkSource(Protocol):
@@ -106,6 +110,7 @@ def next_to_ask(work: Iterable[Work], asked: Mapping[str, float], most: int) -> 
     return held + sorted(waiting[:most], key=lambda one: (-one.priority, one.since))
 
 
+_DOMAINS_TOLD: Final = 3
 _KNOWN_SECONDS: Final = 300.0
 """A token for a scheduler lasts twice as long."""
 
@@ -136,6 +141,8 @@ class Asker:
         Raises:
             NumakubeError: no scheduler answers.
         """
+        if work.problem:
+            return work.problem
         question = FitQuestion(
             pod_sets=work.pods, gang=work.gang, hold=Hold(name=work.hold, seconds=work.seconds)
         )
@@ -145,6 +152,9 @@ class Asker:
             return str(error)
         if answer.fits >= answer.wanted:
             return ""
+        short = _short_domains(work, answer)
+        if short:
+            return short
         reason = answer.refused[0].reason if answer.refused else "no reason"
         if work.gang and not answer.fits:
             return reason
@@ -191,6 +201,20 @@ class Asker:
             raise ConfigError(troubles[0] if troubles else "no scheduler of numakube leads")
         self._leader, self._known_since = leaders[0], now
         return leaders[0]
+
+
+def _short_domains(work: Work, answer: Fit) -> str:
+    """Name the domains that do not take what was assigned to them; empty where none was."""
+    told: list[str] = []
+    for pods, domain in zip(work.pods, work.domains, strict=False):
+        key = pods.pod.metadata.key
+        own = {key, *(f"{key}-{number}" for number in range(1, pods.count + 1))}
+        short = [one for one in answer.refused if one.pod in own]
+        if short:
+            takes = pods.count - len(short)
+            told.append(f"{domain} takes {takes} of {pods.count} pods: {short[0].reason}")
+    more = f"; and {len(told) - _DOMAINS_TOLD} more" if len(told) > _DOMAINS_TOLD else ""
+    return "; ".join(told[:_DOMAINS_TOLD]) + more
 
 
 GATE: Final = "numakube.dev/fits"

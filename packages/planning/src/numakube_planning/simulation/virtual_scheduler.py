@@ -1,17 +1,13 @@
 """The scheduler in virtual time: its own queue, cycle, plugins and caches, one step after another.
 
-Virtual time: what happens when, and the end of it all.
-
 Events at the same time happen in the order in which they were planned. A *quiet* event is one that
 the passing of time alone brings about, such as a timer of the scheduler: the run is over when none
 but quiet events are left and nothing has happened for a while.
 
-The scheduler in virtual time: its own queue, cycle, plugins and caches, one step after another.
-
 What a scheduler's process does around its loop happens here at once: it sees pods and reports when
-it is told of them, decides about one pod after the other, and a decision takes a given time.
-Binding always succeeds. Plugins that would have to wait for the API server when a pod is bound
-(volumes, resource claims) are not asked.
+it is told of them, decides about one pod or one gang after the other, and a decision takes a given
+time for each pod. Binding always succeeds. Plugins that would have to wait for the API server when
+a pod is bound (volumes, resource claims) are not asked.
 """
 
 from __future__ import annotations
@@ -27,21 +23,24 @@ from numakube.scheduling.assembly import all_plugins, assemble
 from numakube.scheduling.cycle import Chosen, Cycle, Failed
 from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
 from numakube.scheduling.framework.cycle_state import as_bound
+from numakube.scheduling.framework.registry import Services
+from numakube.scheduling.plugins.gang_scheduling import GANG_MEMBERS, GangMembers, gang_to_plan
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
 from numakube.scheduling.scheduling_queue import PodBackoff, ProfileHints, SchedulingQueue
+from numakube_planning.simulation.virtual_gangs import VirtualGangs, party_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Mapping
 
     _Event = tuple[float, int, Callable[[], None], bool]
     """When, the how manieth, what, and whether it is quiet."""
-    from collections.abc import Mapping
 
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.scheduling.cycle import Refused
     from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.plugins.gang_scheduling import Key as GangKey
     from numakube.scheduling.scheduling_queue import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import BeliefChanges
@@ -119,7 +118,10 @@ class VirtualScheduler:
         decision_seconds: float,
         objects: Mapping[str, Mapping[str, object]],
     ) -> None:
-        self.engine = engine = assemble(config, all_plugins(BindsNothing.make))
+        self.gangs = VirtualGangs(GangMembers())
+        services = Services()
+        services.offer(GANG_MEMBERS, self.gangs.members)
+        self.engine = engine = assemble(config, all_plugins(BindsNothing.make), services)
         self.runtime = next(iter(engine.runtimes.values()))
         self.name = next(iter(engine.runtimes))
         self.mispredictions = 0
@@ -133,11 +135,12 @@ class VirtualScheduler:
         hints = ProfileHints(engine.runtimes, engine.cluster, engine.nominations)
         backoff = PodBackoff(config.pod_initial_backoff_seconds, config.pod_max_backoff_seconds)
         self.queue = SchedulingQueue(hints, backoff=backoff)
+        self.gangs.members.on_growth = self._gang_has_grown
         self._learns = RejectionGuard.name in self.runtime.profile.plugins()
         self._events: list[ClusterEvent] = []
         self._assumed: dict[str, str] = {}
-        self._preemptor_of: dict[str, str] = {}
-        self._refusals: dict[str, Refused] = {}
+        self._preemptor_of: dict[str, GangKey | str] = {}
+        self._refusals: dict[str, str] = {}
         self._free_at = 0.0
         self._is_called = False
         self._alarm: float | None = None
@@ -145,8 +148,7 @@ class VirtualScheduler:
 
     def why_not(self, uid: str) -> str:
         """Return why a pod was refused last; empty if it was not."""
-        refused = self._refusals.get(uid)
-        return refused.why if refused is not None else ""
+        return self._refusals.get(uid, "")
 
     def set_node(self, node: Node) -> None:
         """See a node."""
@@ -159,6 +161,7 @@ class VirtualScheduler:
     def see(self, pod: PodInfo) -> None:
         """See a pod as it is now."""
         self._apply(self.engine.cache.pod_seen(pod))
+        self.gangs.see(pod)
         if pod.has_ended:
             self._is_gone(pod)
         elif pod.node_name:
@@ -169,6 +172,7 @@ class VirtualScheduler:
 
     def forget(self, pod: PodInfo) -> None:
         """See that a pod was deleted."""
+        self.gangs.members.gone(pod, deleted=True)
         self._is_gone(pod)
         self._apply(self.engine.cache.pod_gone(pod.uid))
 
@@ -193,6 +197,23 @@ class VirtualScheduler:
             self._learn(pod)
         if node is not None:
             self._tell(EventKind.POD_DELETED, node, before or pod)
+        gang = gang_to_plan(pod, self.engine.cluster.objects)
+        if gang is not None:
+            self._release_overdue()
+            allowed = self.gangs.seconds_allowed(self.engine, gang)
+            if allowed:
+                self._timeline.after(allowed, self._release_overdue, quiet=True)
+
+    def _release_overdue(self) -> None:
+        """Evict the members of gangs of which too few have run for too long."""
+        now, is_under_way = self._timeline.now, self._assumed.__contains__
+        for pod in self.gangs.overdue(self.engine, now, is_under_way):
+            self._actions.evict(pod)
+
+    def _gang_has_grown(self, opener: Hashable) -> None:
+        """Let the members be tried that waited for one more."""
+        self.queue.recheck_gates(self._timeline.now, opener)
+        self._call()
 
     def _learn(self, pod: PodInfo) -> None:
         node = self.engine.cluster.node(pod.node_name)
@@ -267,6 +288,9 @@ class VirtualScheduler:
             self._work()
 
     def _attempt(self, entry: QueuedPod, now: float) -> None:
+        if gang_to_plan(entry.pod, self.engine.cluster.objects) is not None:
+            self._attempt_gang(entry, now)
+            return
         decision = self._cycle.decide(entry.pod, self.runtime)
         if isinstance(decision, Chosen):
             self._place(entry, decision, now)
@@ -274,6 +298,28 @@ class VirtualScheduler:
             self.queue.failed(entry, now, message=decision.status.message)
         else:
             self._refuse(entry, decision, now)
+
+    def _attempt_gang(self, first: QueuedPod, now: float) -> None:
+        """Place all members that wait, or as many as are needed at least, or none."""
+        others = (uid for uid in self.gangs.members.of(first.pod).waiting if uid != first.uid)
+        entries = {entry.uid: entry for entry in (first, *self.queue.take(others))}
+        self._free_at = now + self._decision_seconds * len(entries)
+        party = party_of(first.pod, self.engine)
+        waits = party in self._preemptor_of.values()
+        pods = [entry.pod for entry in entries.values()]
+        verdict = self.gangs.try_out(self.engine, pods, may_evict=not waits)
+        for pod, chosen in verdict.bound:
+            entries.pop(pod.uid)
+            self._go(pod, chosen)
+        for pod, node in verdict.kept:
+            self.engine.nominations.nominate(pod, node)
+        for pod, nomination in verdict.victims:
+            self._make_room(pod, nomination)
+        for entry in entries.values():
+            self._refusals[entry.uid] = verdict.message
+            if not verdict.victims and not waits:
+                self._drop_nomination(entry.pod)
+            self.queue.refused(entry, verdict.refused_by, now)
 
     def _place(self, entry: QueuedPod, decision: Chosen, now: float) -> None:
         """Reserve, and bind."""
@@ -287,17 +333,21 @@ class VirtualScheduler:
         if not booking.ok:
             self.queue.failed(entry, now, message=booking.status.message)
             return
-        bound = as_bound(state, pod)
+        cluster.place(as_bound(state, pod), decision.node)
+        self._go(pod, decision)
+
+    def _go(self, pod: PodInfo, decision: Chosen) -> None:
+        """Bind a pod that is reserved for."""
+        state, bound = decision.state, as_bound(decision.state, pod)
         self._refusals.pop(pod.uid, None)
         self._assumed[pod.uid] = decision.node
-        cluster.place(bound, decision.node)
         self.queue.remove(pod.uid)
         self._drop_nomination(pod, bound_to=decision.node)
         self._apply(self.runtime.post_bind(state, pod, decision.node))
         self._actions.bind(bound, decision.node)
 
     def _refuse(self, entry: QueuedPod, decision: Refused, now: float) -> None:
-        self._refusals[entry.pod.uid] = decision
+        self._refusals[entry.pod.uid] = decision.why
         if decision.nomination is not None:
             self._make_room(entry.pod, decision.nomination)
         else:
@@ -312,8 +362,10 @@ class VirtualScheduler:
         for loser in nominations.below(pod.priority, nomination.node):
             nominations.drop(loser.uid)
         nominations.nominate(pod, nomination.node)
+        party = party_of(pod, self.engine)
         for victim in nomination.victims:
-            self._preemptor_of[victim.uid] = pod.uid
+            self._preemptor_of[victim.uid] = party
+        for victim in self.gangs.companions(self.engine, nomination.victims):
             if not victim.is_being_deleted:
                 self._actions.evict(victim)
 
@@ -325,7 +377,9 @@ class VirtualScheduler:
 
     def _victim_is_gone(self, uid: str) -> None:
         """Let a pod be tried as soon as the last of its victims is gone."""
-        preemptor = self._preemptor_of.pop(uid, None)
-        if preemptor is not None and preemptor not in self._preemptor_of.values():
-            self.queue.activate([preemptor], self._timeline.now, "the last victim is gone")
-            self._call()
+        party = self._preemptor_of.pop(uid, None)
+        if party is None or party in self._preemptor_of.values():
+            return
+        waiting = [party] if isinstance(party, str) else self.gangs.waiting_in(party)
+        self.queue.activate(waiting, self._timeline.now, "the last victim is gone")
+        self._call()
