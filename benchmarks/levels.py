@@ -4,11 +4,13 @@ In one process, without an API server: plans are made and their places booked, a
 before it binds. Each gang, of four pods or a thousand, requires one of fifty racks. Gangs
 in slices are planned on 12 domains of 18 nodes.
 
-Budgets: 600 pods a second; 32 pods in slices planned within 50 ms once one like them was.
+Budgets: 600 pods a second; 32 pods in slices planned within 50 ms once one like them was; whether a
+gang of eight fits is answered within 10 ms (`POST /v1/fit`, without HTTP).
 """
 
 from __future__ import annotations
 
+import statistics
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +21,7 @@ from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, Gang, g
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 from numakube_lab.testing import without_election
+from numakube_planning.fit_endpoint import trying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +35,7 @@ _CASES: Final = ((750, 4), (1500, 4), (2250, 4), (3, 1000))
 """Gangs, and the pods of each."""
 _LEAST: Final = 600
 _MOST_SECONDS: Final = 0.05
+_QUESTIONS: Final = 20
 
 
 def run() -> Iterator[dict[str, object]]:
@@ -51,6 +55,7 @@ def run() -> Iterator[dict[str, object]]:
             "budget": _LEAST,
             "ratio": round(_LEAST / rate, 2),
         }
+    yield from _answers(_cluster(_NODES, _RACKS, "1 socket, 64 cores, smt 1, 128Gi"))
     engine = _cluster(12 * 18, 12, "1 socket, 8 cores, smt 1, 16Gi")
     asked = {"numakube.dev/gang-slices": f"{_RACK}=16"}
     for name in ("cold", "warm"):
@@ -60,6 +65,29 @@ def run() -> Iterator[dict[str, object]]:
         metric = f"32 pods in slices of 16 on 12 domains of 18, {name}"
         row: dict[str, object] = {"metric": metric, "value": round(seconds, 3), "unit": "s"}
         yield {**row, "budget": _MOST_SECONDS} if name == "warm" else row
+
+
+def _answers(engine: Engine) -> Iterator[dict[str, object]]:
+    """Measure how long it takes to say whether gangs fit."""
+    for size, budget in ((8, 10.0), (32, None)):
+        times: list[float] = []
+        for number in range(_QUESTIONS):
+            request = _request(
+                engine, f"q{size}-{number}", size, {"numakube.dev/gang-topology": _RACK}
+            )
+            began = time.process_time()
+            with trying(engine) as trials:
+                fits = all(one.node for one in trials.gang(request))
+            times.append(1000 * (time.process_time() - began))
+            if not fits:
+                raise RuntimeError("a gang does not fit into an empty cluster")
+        metric = f"answer to POST /v1/fit, gang of {size} on {_NODES} nodes in {_RACKS} racks"
+        row: dict[str, object] = {
+            "metric": metric,
+            "value": round(statistics.median(times), 1),
+            "unit": "ms",
+        }
+        yield row if budget is None else {**row, "budget": budget}
 
 
 def _cluster(nodes: int, racks: int, machine: str) -> Engine:
@@ -73,6 +101,15 @@ def _cluster(nodes: int, racks: int, machine: str) -> Engine:
 def _planned(
     engine: Engine, name: str, size: int, annotations: dict[str, str], *, cpu: str = "4"
 ) -> None:
+    request = _request(engine, name, size, annotations, cpu=cpu)
+    plan = GangPlanner(engine, EngineBooks(engine)).plan(request)
+    if plan.fitting < size:
+        raise RuntimeError(plan.why_not(request))
+
+
+def _request(
+    engine: Engine, name: str, size: int, annotations: dict[str, str], *, cpu: str = "4"
+) -> GangRequest:
     labels = {NAME_LABEL: name, MIN_LABEL: str(size)}
     pods = [
         PodInfo(pod(f"{name}-{number}", cpu, "2Gi", labels=labels, annotations=annotations))
@@ -81,7 +118,4 @@ def _planned(
     gang = gang_of(pods[0], engine.cluster.objects)
     if not isinstance(gang, Gang):
         raise TypeError(f"{name} is no gang")
-    request = GangRequest(gang, pods, size)
-    plan = GangPlanner(engine, EngineBooks(engine)).plan(request)
-    if plan.fitting < size:
-        raise RuntimeError(plan.why_not(request))
+    return GangRequest(gang, pods, size)

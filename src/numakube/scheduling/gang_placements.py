@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from numakube.scheduling.cycle import Attempt
@@ -148,6 +148,22 @@ class DomainRoom:
     why: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementFigures:
+    """What tools are told of a placement, and of what there was to choose from.
+
+    Attributes:
+        domains: for each level by name, how many pods each domain gets.
+        largest: for each level, the most pods of the gang that one domain took before; nothing
+            where pods are of several kinds.
+        cost: what the placement costs besides the number of domains, by name; less is better.
+    """
+
+    domains: Mapping[str, Mapping[str, int]]
+    largest: Mapping[str, int] = field(default_factory=dict)
+    cost: Mapping[str, int] = field(default_factory=dict)
+
+
 class PlacementSearch(Protocol):
     """Looks for the placements of one gang, the best first.
 
@@ -179,6 +195,10 @@ class PlacementSearch(Protocol):
 
     def rooms(self) -> Sequence[DomainRoom]:
         """Return the domains that there were to choose from, each before those in it."""
+        ...
+
+    def figures(self, nodes: Iterable[str]) -> PlacementFigures:
+        """Return figures of the placement that holds, with a pod on each of *nodes*."""
         ...
 
 
@@ -239,6 +259,16 @@ class OneLabelSearch:
     def rooms(self) -> Sequence[DomainRoom]:
         """Return none: domains are tried until one has room."""
         return ()
+
+    def figures(self, nodes: Iterable[str]) -> PlacementFigures:
+        """Return the domains of the one level that the gang asks for."""
+        gang, args = self._request.gang, gang_arguments(self._engine)
+        level = gang.required_topology or gang.preferred_topology
+        if not level:
+            return PlacementFigures(domains={})
+        found = domains_of_nodes(self._engine.cluster, args.labels_of(level), nodes)
+        counts = dict(Counter(map(str, found)))
+        return PlacementFigures(domains={level: counts} if counts else {})
 
     def _each(self) -> Iterator[GangNodes | None]:
         gang, args = self._request.gang, gang_arguments(self._engine)

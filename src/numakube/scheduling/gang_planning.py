@@ -24,12 +24,18 @@ from numakube.scheduling.recorder.decision_notes import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.framework.status import Status
-    from numakube.scheduling.gang_placements import DomainRoom, GangRequest, Placement
+    from numakube.scheduling.gang_placements import (
+        DomainRoom,
+        GangRequest,
+        Placement,
+        PlacementFigures,
+        PlacementSearch,
+    )
     from numakube.scheduling.plugins.gang_scheduling import Domain, GangNodes
     from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -62,7 +68,7 @@ class GangPlan:
         refused_by: plugins that refused a member in this try or in one before it.
         placement: where they were tried.
         short: what the gang lacks, if whoever proposed placements has words for it.
-        rooms: returns the domains that there were to choose from.
+        search: what proposed placements; nothing for a gang that was not tried.
         room_before: the node on which room was kept before for each that is nominated.
         costly: how many members took all the time that a pod may take.
     """
@@ -73,7 +79,7 @@ class GangPlan:
     refused_by: frozenset[str] = frozenset()
     placement: Placement | None = None
     short: str = ""
-    rooms: Callable[[], Sequence[DomainRoom]] = tuple
+    search: PlacementSearch | None = None
     room_before: dict[str, str | None] = field(default_factory=dict)
     costly: int = 0
 
@@ -81,6 +87,19 @@ class GangPlan:
     def domain(self) -> Domain | None:
         """The topology domain in which all were tried, if it was one."""
         return None if self.placement is None else self.placement.domain
+
+    @property
+    def rooms(self) -> Sequence[DomainRoom]:
+        """The domains that there were to choose from."""
+        return () if self.search is None else self.search.rooms()
+
+    def figures(self, needed: int) -> PlacementFigures | None:
+        """Return figures of a placement that is enough, and of what there was to choose from."""
+        placed = [chosen.node for _, chosen in self.placements]
+        placed += [nomination.node for _, nomination in self.nominations]
+        if self.search is None:
+            return None
+        return self.search.figures(placed if len(placed) >= needed else ())
 
     @property
     def fitting(self) -> int:
@@ -184,7 +203,7 @@ class GangPlanner:
                 plan = self._try_orders(needed, _GangTrial(placement, evicting))
                 refused_by |= plan.refused_by
                 if plan.fitting >= needed:
-                    plan.rooms = search.rooms
+                    plan.search = search
                     return self._place_beyond(plan, search.beyond(placement))
                 search.failed(placement, plan.fitting_uids)
                 best = plan if plan.fitting >= best.fitting or plan.is_costly else best
@@ -194,7 +213,7 @@ class GangPlanner:
             if best.is_costly or not any(evictable):
                 break
         best.refused_by = frozenset(refused_by) | search.refused_by
-        best.short, best.rooms = search.why_not(), search.rooms
+        best.short, best.search = search.why_not(), search
         return best
 
     def undo(self, plan: GangPlan) -> None:

@@ -8,7 +8,7 @@ places. What cannot be counted node by node is tried, and what a trial shows cou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,14 +24,14 @@ from numakube_levels.gang_wishes import LevelWish, sub_group_of
 from numakube_levels.placement_choice import Choice, Wish, choices, less
 from numakube_levels.pod_ranks import in_rank_order
 from numakube_levels.refusals import why_mixed, why_not_mended, why_short
-from numakube_levels.room_rows import rooms_of
+from numakube_levels.room_rows import figures_of, rooms_of
 from numakube_levels.slice_mending import NoRoom, mended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.gang_placements import DomainRoom, GangRequest
+    from numakube.scheduling.gang_placements import DomainRoom, GangRequest, PlacementFigures
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube_levels.aligned_counts import AlignedCounts, Counts
     from numakube_levels.gang_areas import GangAreas, Positions
@@ -265,6 +265,16 @@ class EqualSearch:
             return ()
         return rooms_of(areas, self._known.tree, self._known.engine.cluster.by_row)
 
+    def figures(self, nodes: Iterable[str]) -> PlacementFigures:
+        """Return the domains of *nodes*, the largest ones as they were counted, and the cost."""
+        found = figures_of(self._known, self._wish.levels, nodes, self._chooser.areas)
+        if self._last is None or not found.domains:
+            return found  # there is no placement
+        shares = self._last.shares
+        counts = [count for _, count in shares]
+        left = sum(area.takes for area, _ in shares) - sum(counts)
+        return replace(found, cost={"uneven": max(counts) - min(counts), "leftOver": left})
+
     def _options(self, *, evicting: bool) -> list[Choice]:
         request = self._request
         found = self._chooser.options(
@@ -369,6 +379,10 @@ class MixedSearch:
         """Return none: each kind of pods sees other ones."""
         return ()
 
+    def figures(self, nodes: Iterable[str]) -> PlacementFigures:
+        """Return the domains of *nodes*."""
+        return figures_of(self._known, self._wish.levels, nodes)
+
 
 # ------------------------------------------------------------------------------------------------
 # Sub-groups.
@@ -420,6 +434,10 @@ class SubGroupSearch:
     def rooms(self) -> Sequence[DomainRoom]:
         """Return none: each kind of pods sees other ones."""
         return ()
+
+    def figures(self, nodes: Iterable[str]) -> PlacementFigures:
+        """Return the domains of *nodes*."""
+        return figures_of(self._known, self._wish.levels, nodes)
 
     def _inside(self, bound: Bound, *, evicting: bool) -> Iterator[Part]:
         """Yield parts for one sub-group after the other, each once those before it are placed."""

@@ -20,6 +20,7 @@ from numakube.scheduling.plugins.plugin_arguments import read_args
 from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube_levels.aligned_counts import AlignedCounts
 from numakube_levels.gang_wishes import GangWish, wish_of
+from numakube_levels.held_places import HeldFirst, held_placement
 from numakube_levels.level_search import LevelsOfCluster, search_for_wish
 from numakube_levels.level_sources import (
     LevelArgs,
@@ -109,7 +110,9 @@ class TopologyLevels(PreEnqueue, PlacesGangs):
             return None
         most = self.args.placements_to_verify
         known = LevelsOfCluster(engine, self.tree_for(wish), self.counting, most)
-        return search_for_wish(request, known, wish)
+        search = search_for_wish(request, known, wish)
+        held = held_placement(request, known, wish)
+        return search if held is None else HeldFirst(search, held)
 
     def wish_of(self, pod: PodInfo) -> GangWish | None:
         """Return what the gang of *pod* asks for; nothing for a pod of no gang.

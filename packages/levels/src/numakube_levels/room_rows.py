@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from numakube.scheduling.gang_placements import DomainRoom
+import numpy as np
+
+from numakube.scheduling.gang_placements import DomainRoom, PlacementFigures
+from numakube_levels.domain_tree import domains_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube_levels.gang_areas import GangAreas
+    from numakube_levels.level_search import LevelsOfCluster
     from numakube_levels.level_sources import LevelTree
     from numakube_levels.placement_choice import Area
 
 _MOST_ROWS: Final = 200
 _NAMES: Final = 3
+
+
+def figures_of(
+    known: LevelsOfCluster,
+    levels: Iterable[str],
+    nodes: Iterable[str],
+    areas: GangAreas | None = None,
+) -> PlacementFigures:
+    """Return by level how many of *nodes* are in each domain, and what the largest one took.
+
+    Those levels are told that the gang names, and all coarser ones.
+    """
+    cluster, tree = known.engine.cluster, known.tree
+    domains = domains_in(cluster.snapshot(), tree)
+    finest = max((at for at in map(tree.position, levels) if at is not None), default=-1)
+    rows = [cluster.row_of[name] for name in nodes if name in cluster.row_of]
+    at = np.searchsorted(domains.rows, rows)
+    found: dict[str, dict[str, int]] = {}
+    largest: dict[str, int] = {}
+    for level in range(finest + 1):
+        ids, name = domains.ids[level], tree.levels[level].name
+        counted = Counter(ids[at].tolist())
+        own = {domains.name(level, number): counted[number] for number in counted if number >= 0}
+        if own:
+            found[name] = dict(sorted(own.items()))
+        if areas is not None:
+            some = ids >= 0
+            sums = np.bincount(ids[some], weights=areas.takes[some])
+            largest[name] = int(sums.max(initial=0))
+    return PlacementFigures(domains=found, largest=largest)
 
 
 def rooms_of(

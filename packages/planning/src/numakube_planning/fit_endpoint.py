@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from numakube.kube.clock import Clock
     from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nomination
+    from numakube.scheduling.gang_placements import PlacementFigures
     from numakube.scheduling.plugins.gang_scheduling import GangMembers, Members
     from numakube.scheduling.snapshot.zone_belief import KubeletRejection, ZoneUse
 
@@ -95,6 +96,8 @@ class Trials:
         self._until = until
         self._preempting = preempting
         self._cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
+        self.figures: list[PlacementFigures] = []
+        """Of each gang that was planned."""
 
     def pods(self, pods: Iterable[PodInfo], *, alike: bool = False) -> list[Trial]:
         """Place single pods; those that are all *alike* end with the first that does not fit."""
@@ -109,6 +112,9 @@ class Trials:
         """Place the members of a gang, or none of them, by the scheduler's own plan."""
         planner = GangPlanner(self._engine, EngineBooks(self._engine))
         plan = planner.plan(request, may_evict=self._preempting)
+        figures = plan.figures(request.needed)
+        if figures is not None:
+            self.figures.append(figures)
         if plan.fitting < request.needed:
             why = plan.why_not(request)
             return [Trial(pod, reason=why) for pod in request.pods]
@@ -299,13 +305,14 @@ class FitEndpoint(Endpoints):
             besides = self._nodes_of(question)
             hold, holds = question.hold, self._holds
             missing = pods if hold is None or holds is None else holds.missing(hold.name, pods)
-            trials = self._try(_AskedPods(question, pods, missing), besides) if missing else []
+            asked = _AskedPods(question, pods, missing)
+            trials, figures = self._try(asked, besides) if missing else ([], [])
         except NumakubeError as error:
             raise web.HTTPBadRequest(text=str(error)) from None
         if hold is not None and holds is not None:
             _keep(holds, hold, missing, trials)
         answer = _answer(trials, len(pods), kept=len(pods) - len(missing))
-        return json_answer(self._speaker.document("Fit", **answer))
+        return json_answer(self._speaker.document("Fit", **answer, **_told(figures)))
 
     def _check(self, hold: Hold | None) -> None:
         if hold is None:
@@ -318,18 +325,20 @@ class FitEndpoint(Endpoints):
             limits = f"between 0 and {LONGEST_HOLD:.0f} seconds"
             raise InvalidValue(f"hold: it needs a name, and lasts {limits}")
 
-    def _try(self, asked: _AskedPods, besides: list[NewNode]) -> list[Trial]:
+    def _try(
+        self, asked: _AskedPods, besides: list[NewNode]
+    ) -> tuple[list[Trial], list[PlacementFigures]]:
         question, ends = asked.question, self._clock.monotonic() + LONGEST_SECONDS
         preempting = question.preemption
         with trying(self._engine, besides=besides, preempting=preempting) as trials:
             if not question.gang:
                 pods = (self._in_time(one, ends) for one in asked.missing)
-                return trials.pods(pods, alike=question.pod is not None)
+                return trials.pods(pods, alike=question.pod is not None), []
             found: list[Trial] = []
             for key in dict.fromkeys(map(gang_key, asked.missing)):
                 self._in_time(asked.missing[0], ends)
                 found += self._try_gang(trials, asked.of_gang(key))
-            return found
+            return found, trials.figures
 
     def _in_time(self, pod: PodInfo, ends: float) -> PodInfo:
         if self._clock.monotonic() > ends:
@@ -466,6 +475,15 @@ def _answer(trials: list[Trial], wanted: int, *, kept: int) -> dict[str, Any]:
         "placements": [_placement(trial) for trial in placed],
         "refused": [{"pod": trial.pod.key, "reason": trial.reason} for trial in refused],
     }
+
+
+def _told(figures: Sequence[PlacementFigures]) -> dict[str, Any]:
+    """Return what is told of levels; nothing of several gangs, which have levels of their own."""
+    if len(figures) != 1:
+        return {}
+    (one,) = figures
+    told = {"domains": one.domains, "largest": one.largest, "cost": one.cost}
+    return {key: value for key, value in told.items() if value}
 
 
 def _placement(trial: Trial) -> dict[str, Any]:

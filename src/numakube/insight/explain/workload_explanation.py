@@ -183,7 +183,7 @@ def _placed(engine: Engine, workload: ExplainedWorkload) -> tuple[Placed, Explai
     inside = plan.domain.selector if plan.domain is not None else {}
     if gang.required_topology or not fits:
         workload = _selecting_all(workload, inside)
-    workload = replace(workload, short="" if fits else plan.short, rooms=tuple(plan.rooms()))
+    workload = replace(workload, short="" if fits else plan.short, rooms=tuple(plan.rooms))
     if not fits:
         return place(engine, islice(workload.pods(), MOST)), workload
     nodes = tuple(chosen.node for _, chosen in plan.placements)
