@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
 from packages.levels.tests.test_level_search import RACK, REQUIRED, SMALL
 
+from numakube.api.meta import OwnerReference
 from numakube.insight.how_many_fit import book
 from numakube.scheduling.cycle import Chosen, Cycle, Refused
 from numakube.scheduling.framework.status import Status
@@ -181,3 +184,38 @@ def test_a_job_without_devices_leaves_racks_for_gangs(
     if whole is not None:
         assert racks.summary.by_state["whole"] == whole
         assert racks.summary.unreachable == 288
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_figures_kept_up_to_date_are_those_of_a_fresh_look(seed: int) -> None:
+    """Whatever comes and goes: single pods, daemons, pods of gangs; also how many are whole."""
+    rng = random.Random(seed)
+    racks = Protected(*(rng.randint(1, 4) for _ in range(4)), size=rng.randint(1, 3))
+    (runtime,) = racks.engine.runtimes.values()
+    plugin = runtime.profile.plugins()[DomainProtection.name]
+    assert isinstance(plugin, DomainProtection)
+    cluster = racks.engine.cluster
+    labels = {
+        "pod-group.scheduling.sigs.k8s.io/name": "g",
+        "pod-group.scheduling.sigs.k8s.io/min-available": "1",
+    }
+    daemon = (OwnerReference(api_version="apps/v1", kind="DaemonSet", name="d", uid="d"),)
+    for number in range(25):
+        running = [one for node in cluster.nodes() for one in node.pods.values()]
+        kind = rng.choice(("single", "gang", "daemon", "gone", "gone"))
+        if kind == "gone" and running:
+            one = rng.choice(running)
+            changes = racks.engine.cache.pod_gone(one.uid)
+            cluster.remove_pod(one.uid)
+            cluster.take(changes, racks.engine.cache)
+        elif kind == "gang":
+            racks.place(small(f"p{number}", labels=labels, annotations={REQUIRED: RACK}))
+        else:
+            one = pod(f"p{number}", rng.choice("236"), "1Gi")
+            if kind == "daemon":
+                meta = msgspec.structs.replace(one.metadata, owner_references=daemon)
+                one = msgspec.structs.replace(one, metadata=meta)
+            racks.place(one)
+        snapshot = cluster.snapshot()
+        ((_, _, kept),) = plugin.summaries(snapshot)
+        assert kept == racks.summary

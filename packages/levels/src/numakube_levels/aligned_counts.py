@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _KEPT: Final = 50_000
 """Kinds of nodes, and counts on them, that are remembered."""
-_FEW: Final = 64
+_FEW: Final = 1_024
 """Nodes that are counted again one by one; after more changes, all are."""
 _SHAPES_KEPT: Final = 16
 _MOST_ON_A_NODE: Final = 256
@@ -211,22 +211,35 @@ class AlignedCounts:
     ) -> IntArray:
         """Return what each node would take of pods like *pod* with none but those that stay."""
         takes = self.kept(deciding, pod)
-        found, key = takes.takes.copy(), replica_key(pod)
+        found = takes.takes.copy()
         for node in deciding.cluster.nodes():
             if not takes.may[node.row] or all(map(stays, node.pods.values())):
                 continue
-            known = self._emptied.get((node.row, key))
-            if known is None or known[0] != node.generation:
-                copy, state = node.clone(), CycleState()
-                gone = [other for other in copy.pods.values() if not stays(other)]
-                for other in gone:
-                    deciding.runtime.remove_pod(state, pod, other, copy)
-                if copy.numa is not None:
-                    copy.numa = copy.numa.without(other.uid for other in gone)
-                count, _ = _tried(deciding.runtime, state, pod, copy, _MOST_ON_A_NODE)
-                known = self._emptied[node.row, key] = node.generation, count
-            found[node.row] = known[1]
+            found[node.row] = self.emptied_node(deciding, pod, node, stays)
         return found
+
+    def emptied_node(
+        self, deciding: Deciding, pod: PodInfo, node: NodeInfo, stays: Callable[[PodInfo], bool]
+    ) -> int:
+        """Return what *node* would take of pods like *pod* with none but those that stay."""
+        key = replica_key(pod)
+        known = self._emptied.get((node.row, key))
+        if known is not None and known[0] == node.generation:
+            return known[1]
+        copy, state = node.clone(), CycleState()
+        gone = [other for other in copy.pods.values() if not stays(other)]
+        for other in gone:
+            deciding.runtime.remove_pod(state, pod, other, copy)
+        if copy.numa is not None:
+            copy.numa = copy.numa.without(other.uid for other in gone)
+        # Emptied nodes of one machine are alike, and so are those that are empty.
+        kind = self._kinds.setdefault(_kind(copy), len(self._kinds)), key
+        counted = self._counts.get(kind)
+        if counted is None or counted[1] < _MOST_ON_A_NODE:
+            count, limit = _tried(deciding.runtime, state, pod, copy, _MOST_ON_A_NODE)
+            counted = self._counts[kind] = count, _MOST_ON_A_NODE, limit
+        self._emptied[node.row, key] = node.generation, counted[0]
+        return counted[0]
 
     def _all_of(self, deciding: Deciding, pod: PodInfo) -> Takes:
         """Count on all nodes; those that refuse such pods whoever is there never take any."""

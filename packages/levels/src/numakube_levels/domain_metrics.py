@@ -1,4 +1,4 @@
-"""Figures of domains, worked out when they are read: which are whole, and what is out of reach."""
+"""Metrics of domains, worked out when they are read: which are whole, and what is out of reach."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from prometheus_client import Gauge
 from prometheus_client.registry import Collector
 
 from numakube.scheduling.framework.registry import Service
-from numakube_levels.domain_states import STATES, summary_of
+from numakube_levels.domain_states import STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from prometheus_client import CollectorRegistry, Metric
 
-    from numakube_levels.domain_states import DomainState, GangShape
+    from numakube_levels.domain_states import GangShape, LevelSummary
 
-    Seen = tuple[str, GangShape, list[DomainState]]
+    Seen = tuple[str, GangShape, LevelSummary]
 
 
 class DomainMetrics:
@@ -53,8 +53,7 @@ class DomainMetrics:
     def _refresh(self) -> None:
         for gauge in (self._domains, self._largest, self._unreachable):
             gauge.clear()
-        for level, shape, states in self._look() if self._look is not None else ():
-            total = summary_of(states)
+        for level, shape, total in self._look() if self._look is not None else ():
             for state in STATES:
                 self._domains.labels(level, shape.name, state).set(total.by_state[state])
             self._largest.labels(level, shape.name).set(total.largest)

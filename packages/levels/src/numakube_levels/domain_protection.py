@@ -37,6 +37,7 @@ from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube_levels.aligned_counts import Deciding
+from numakube_levels.domain_figures import DomainFigures
 from numakube_levels.domain_metrics import DOMAIN_METRICS, DomainMetrics
 from numakube_levels.domain_states import GangShape, damages, states_of
 from numakube_levels.domain_tree import domains_in
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.snapshot.cluster import Snapshot
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube_levels.domain_states import DomainState
+    from numakube_levels.domain_states import DomainState, LevelSummary
     from numakube_levels.gang_wishes import GangWish
     from numakube_levels.level_sources import LevelTree
 
@@ -123,6 +124,7 @@ class DomainProtection(PreFilter, Filter, VectorFilter, VectorScore):
         self._learnt_at = -_LEARNT_EVERY
         self._fallback: TopologyLevels | None = None
         self._counts = False
+        self._figures: DomainFigures | None = None
         self.waiting: tuple[PodInfo, ...] = ()
         """Pods that wait, for tools: a scheduler knows the members of all gangs."""
 
@@ -133,7 +135,7 @@ class DomainProtection(PreFilter, Filter, VectorFilter, VectorScore):
         registry = handle.services.get(METRICS)
         if registry is not None:
             shared = handle.services.shared(DOMAIN_METRICS, lambda: DomainMetrics(registry))
-            shared.follow(lambda: plugin.states(handle.cluster.snapshot()))
+            shared.follow(lambda: plugin.summaries(handle.cluster.snapshot()))
         return plugin
 
     def likeness(self, pod: PodInfo) -> Hashable:
@@ -240,21 +242,32 @@ class DomainProtection(PreFilter, Filter, VectorFilter, VectorScore):
             found = states_of(domains, level, shape, counted, self._asks_for_levels)
             yield tree.levels[level].name, shape, found
 
+    def summaries(self, snapshot: Snapshot) -> Iterator[tuple[str, GangShape, LevelSummary]]:
+        """Yield the name of the level, a shape, and all domains added up, for each shape."""
+        protected = self.protected(snapshot)
+        if protected is None:
+            return
+        tree, level, shapes = protected
+        domains, figures, deciding = domains_in(snapshot, tree), self._kept(), self._deciding()
+        for shape in shapes:
+            yield tree.levels[level].name, shape, figures.summary(deciding, domains, level, shape)
+
     def _whole_rows(self, snapshot: Snapshot) -> Rows | None:
         protected = self.protected(snapshot)
         if protected is None:
             return None
-        tree, level, _ = protected
-        domains = domains_in(snapshot, tree)
-        names = {
-            one.name
-            for _, _, found in self.states(snapshot)
-            for one in found
-            if one.state == "whole"
-        }
-        numbers = [at for at in range(domains.counts[level]) if domains.name(level, at) in names]
+        tree, level, shapes = protected
+        domains, figures, deciding = domains_in(snapshot, tree), self._kept(), self._deciding()
+        numbers = [
+            number for shape in shapes for number in figures.whole(deciding, domains, level, shape)
+        ]
         kept: Rows = domains.rows[np.isin(domains.ids[level], numbers)]
         return kept
+
+    def _kept(self) -> DomainFigures:
+        if self._figures is None:
+            self._figures = DomainFigures(self._planner().counting, self._asks_for_levels)
+        return self._figures
 
     def _is_about(self, state: CycleState, pod: PodInfo) -> bool:
         """Tell whether *pod* is one from which domains are to be protected."""

@@ -94,7 +94,7 @@ def states_of(
     """Return the domains of a level by name, as gangs of *shape* see them."""
     deciding, counting = counted
     takes = counting.kept(deciding, shape.pod).takes
-    emptied = counting.emptied(deciding, shape.pod, _is_of_node)
+    emptied = counting.emptied(deciding, shape.pod, is_of_node)
     found = [
         _state(domains, level, number, shape, (deciding, takes, emptied), asks_for_levels)
         for number in range(domains.counts[level])
@@ -119,10 +119,10 @@ def _state(
         for node, row in zip(nodes, rows.tolist(), strict=True)
         if takes[row] < emptied[row]
         for pod in node.pods.values()
-        if not _is_of_node(pod)
+        if not is_of_node(pod)
     ]
     others = [pod for pod in holders if not asks_for_levels(pod)]
-    idle = sum(_idle(node, shape.device) for node in nodes)
+    idle = sum(idle_devices(node, shape.device) for node in nodes)
     reachable = now // shape.size * shape.size * shape.pod.requests.get(shape.device, 0)
     return DomainState(
         name=domains.name(level, number),
@@ -144,11 +144,12 @@ def _word(takes: int, most: int, others: Sequence[PodInfo]) -> str:
     return BROKEN if takes else FULL
 
 
-def _idle(node: NodeInfo, device: str) -> int:
+def idle_devices(node: NodeInfo, device: str) -> int:
+    """Return how much of a resource is free on *node*."""
     return max(node.allocatable.get(device, 0) - node.requested.get(device, 0), 0)
 
 
-def _is_of_node(pod: PodInfo) -> bool:
+def is_of_node(pod: PodInfo) -> bool:
     """Tell whether *pod* belongs to its node: of a DaemonSet, or the node itself."""
     kinds = {owner.kind for owner in pod.pod.metadata.owner_references}
     return bool(kinds & {"DaemonSet", "Node"})
