@@ -5,12 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from numakube_levels.placement_choice import Balance
+from numakube_levels.placement_wish import Balance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube_levels.placement_choice import Area, Wish
+    from numakube_levels.placement_wish import Area, Wish
 
 
 def best_cost(whole: Area, wish: Wish) -> tuple[object, ...] | None:

@@ -13,7 +13,8 @@ from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 from numakube_lab.testing import without_election
 from numakube_levels.aligned_counts import AlignedCounts, Deciding
-from numakube_levels.placement_choice import Area, Slices, Wish, choices
+from numakube_levels.placement_choice import choices
+from numakube_levels.placement_wish import Area, Slices, Wish
 
 CLIQUE = "nvidia.com/gpu.clique"
 

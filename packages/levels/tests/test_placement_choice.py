@@ -9,14 +9,9 @@ from typing import Any
 import pytest
 from packages.levels.tests.brute_force import best_cost
 
-from numakube_levels.placement_choice import (
-    Area,
-    Balance,
-    Slices,
-    Wish,
-    choices,
-    levelled,
-)
+from numakube_levels.balanced_domains import levelled
+from numakube_levels.placement_choice import choices
+from numakube_levels.placement_wish import Area, Balance, Slices, Wish
 
 BLOCK, RACK = 0, 1
 _RUNS = int(os.environ.get("LEVELS_RUNS", "400"))

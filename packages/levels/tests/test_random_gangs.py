@@ -28,7 +28,7 @@ from numakube.scheduling.plugins.pod_gangs import Gang, gang_of
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import World, pod
 from numakube_lab.testing import without_election
-from numakube_levels.placement_choice import Area, Balance, Slices, Wish
+from numakube_levels.placement_wish import Area, Balance, Slices, Wish
 
 _RUNS = int(os.environ.get("LEVELS_WORLDS", "20"))
 """How many random clusters; a thousand take ten minutes of a core."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from numakube_levels.placement_choice import Area, Slices, Wish
+from numakube_levels.placement_wish import Area, Slices, Wish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -23,7 +23,7 @@ from numakube.scheduling.plugins.pod_gangs import (
     group_of,
 )
 from numakube_levels.hyper_nodes import hyper_tiers
-from numakube_levels.placement_choice import Balance
+from numakube_levels.placement_wish import Balance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

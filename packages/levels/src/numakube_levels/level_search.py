@@ -21,7 +21,8 @@ from numakube_levels.domain_tree import domains_in
 from numakube_levels.gang_areas import choice_wish, gang_areas, positions_of
 from numakube_levels.gang_bounds import SeveralKinds
 from numakube_levels.gang_wishes import LevelWish, sub_group_of
-from numakube_levels.placement_choice import Choice, Wish, choices, less
+from numakube_levels.placement_choice import choices
+from numakube_levels.placement_wish import Choice, Wish, less
 from numakube_levels.pod_ranks import in_rank_order
 from numakube_levels.refusals import why_mixed, why_not_mended, why_short
 from numakube_levels.room_rows import figures_of, rooms_of
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from numakube_levels.gang_bounds import Bound
     from numakube_levels.gang_wishes import GangWish, SubGroupWish
     from numakube_levels.level_sources import LevelTree
-    from numakube_levels.placement_choice import Area, Share
+    from numakube_levels.placement_wish import Area, Share
 
 PLUGIN: Final = "TopologyLevels"
 _DIAGNOSED_WITH: Final = 64

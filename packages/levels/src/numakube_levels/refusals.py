@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from numakube_levels.placement_choice import takes
+from numakube_levels.placement_wish import takes
 
 if TYPE_CHECKING:
     from numakube_levels.gang_areas import GangAreas, Positions
     from numakube_levels.gang_bounds import Bound
     from numakube_levels.level_sources import LevelTree
-    from numakube_levels.placement_choice import Area, Slices, Wish
+    from numakube_levels.placement_wish import Area, Slices, Wish
     from numakube_levels.slice_mending import NoRoom
 
 

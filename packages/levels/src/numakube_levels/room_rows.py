@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numakube_levels.gang_areas import GangAreas
     from numakube_levels.level_search import LevelsOfCluster
     from numakube_levels.level_sources import LevelTree
-    from numakube_levels.placement_choice import Area
+    from numakube_levels.placement_wish import Area
 
 _MOST_ROWS: Final = 200
 _NAMES: Final = 3

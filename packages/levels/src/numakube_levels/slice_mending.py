@@ -11,13 +11,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numakube_levels.placement_choice import Wish, choices, less
+from numakube_levels.placement_choice import choices
+from numakube_levels.placement_wish import Wish, less
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numakube_levels.gang_areas import GangAreas
-    from numakube_levels.placement_choice import Area, Share, Slices
+    from numakube_levels.placement_wish import Area, Share, Slices
 
 
 @dataclass(frozen=True, slots=True)
