@@ -204,9 +204,9 @@ def test_figures_kept_up_to_date_are_those_of_a_fresh_look(seed: int) -> None:
         running = [one for node in cluster.nodes() for one in node.pods.values()]
         kind = rng.choice(("single", "gang", "daemon", "gone", "gone"))
         if kind == "gone" and running:
-            one = rng.choice(running)
-            changes = racks.engine.cache.pod_gone(one.uid)
-            cluster.remove_pod(one.uid)
+            uid = rng.choice(running).uid
+            changes = racks.engine.cache.pod_gone(uid)
+            cluster.remove_pod(uid)
             cluster.take(changes, racks.engine.cache)
         elif kind == "gang":
             racks.place(small(f"p{number}", labels=labels, annotations={REQUIRED: RACK}))

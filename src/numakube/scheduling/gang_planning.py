@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from numakube.scheduling.cycle import Chosen, Cycle, Failed, FirstOfEquals, Refused
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.gang_placements import Part, search_for
 from numakube.scheduling.plugins.gang_scheduling import GANG_NODES
+from numakube.scheduling.plugins.pod_gangs import Gang, gang_key, gang_of
 from numakube.scheduling.recorder.decision_notes import with_best_scores
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 
@@ -37,10 +38,15 @@ if TYPE_CHECKING:
         PlacementSearch,
     )
     from numakube.scheduling.plugins.gang_scheduling import Domain, GangNodes
+    from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pods import PodInfo
 
+EvictionCost: TypeAlias = tuple[int, int, int]
+"""The highest priority among victims, how many gangs lose members, and how many pods go."""
 _OTHER_ORDERS: Final = 2
 """How often members that are not alike are tried in another order."""
+_MOST_WEIGHED: Final = 8
+"""Placements of which the victims are compared."""
 _MOST_COSTLY: Final = 8
 """Members that may take all the time of an attempt, a second each: a lease is lost after ten."""
 
@@ -179,6 +185,29 @@ class _PutOff:
         return list(firsts.values())
 
 
+def eviction_cost(plan: GangPlan, cluster: Cluster) -> EvictionCost:
+    """Return what is lost by the evictions of *plan*; less is better.
+
+    A gang that is evicted as a whole counts with its members on other nodes. Gangs that lose any
+    count before pods: one that cannot go on has lost the work of all of its members.
+    """
+    victims = {one.uid: one for _, chosen in plan.nominations for one in chosen.victims}
+    gangs = {key: one for one in victims.values() if (key := gang_key(one)) is not None}
+    whole = set[tuple[str, str, str]]()
+    for key, one in gangs.items():
+        gang = gang_of(one, cluster.objects)
+        if isinstance(gang, Gang) and gang.evicted_together:
+            whole.add(key)
+    companions = {
+        other.uid
+        for node in (cluster.nodes() if whole else ())
+        for other in node.pods.values()
+        if gang_key(other) in whole
+    }
+    highest = max((one.priority for one in victims.values()), default=0)
+    return highest, len(gangs), len(victims.keys() | companions)
+
+
 class GangPlanner:
     """Plans gangs with the cycles of a scheduler."""
 
@@ -190,8 +219,9 @@ class GangPlanner:
     def plan(self, request: GangRequest, *, may_evict: bool = True) -> GangPlan:
         """Return the first plan that places as many as needed, or else what came closest to it.
 
-        Places without evictions go first, and domains before the whole cluster. Only a plan that
-        is enough has its members reserved for. Others have to go only if it *may_evict* them.
+        Places without evictions go first, and domains before the whole cluster. Of places that
+        take evictions some are weighed, and those taken that cost least. Only a plan that is enough
+        has its members reserved for. Others have to go only if it *may_evict* them.
         """
         best = GangPlan()
         if request.problem:
@@ -199,16 +229,23 @@ class GangPlanner:
         refused_by: set[str] = set()
         needed, search = request.needed, search_for(request, self._engine)
         for evicting in (False, True) if may_evict and request.may_evict else (False,):
+            weighed: list[tuple[EvictionCost, Placement]] = []
             for placement in search.placements(evicting=evicting):
                 plan = self._try_orders(needed, _GangTrial(placement, evicting))
                 refused_by |= plan.refused_by
+                if plan.fitting >= needed and not plan.nominations:
+                    return self._with_the_rest(plan, search)
                 if plan.fitting >= needed:
-                    plan.search = search
-                    return self._place_beyond(plan, search.beyond(placement))
+                    weighed.append((eviction_cost(plan, self._engine.cluster), placement))
+                    self.undo(plan)
                 search.failed(placement, plan.fitting_uids)
                 best = plan if plan.fitting >= best.fitting or plan.is_costly else best
-                if plan.is_costly:
+                if plan.is_costly or plan.costly or len(weighed) == _MOST_WEIGHED:
                     break
+            if weighed:
+                _, placement = min(weighed, key=lambda one: one[0])
+                plan = self._try_orders(needed, _GangTrial(placement, evicting=True))
+                return self._with_the_rest(plan, search)
             evictable = (isinstance(one, Refused) and one.nomination for _, one in best.refused)
             if best.is_costly or not any(evictable):
                 break
@@ -246,6 +283,12 @@ class GangPlanner:
         if plan.fitting < needed:
             self.undo(plan)
         return plan
+
+    def _with_the_rest(self, plan: GangPlan, search: PlacementSearch) -> GangPlan:
+        """Return a plan that is enough, with members beyond the minimum where they may go."""
+        plan.search = search
+        beyond = () if plan.placement is None else search.beyond(plan.placement)
+        return self._place_beyond(plan, beyond)
 
     def _place_beyond(self, plan: GangPlan, places: Iterable[GangNodes | None]) -> GangPlan:
         """Place members that the gang can do without elsewhere, where that is allowed."""

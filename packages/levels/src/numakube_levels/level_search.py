@@ -18,6 +18,7 @@ from numakube.scheduling.plugins.gang_scheduling import GangNodes
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 from numakube_levels.aligned_counts import Deciding
 from numakube_levels.domain_tree import domains_in
+from numakube_levels.eviction_losses import EvictionLosses
 from numakube_levels.gang_areas import choice_wish, gang_areas, positions_of
 from numakube_levels.gang_bounds import SeveralKinds
 from numakube_levels.gang_wishes import LevelWish, sub_group_of
@@ -206,6 +207,8 @@ class EqualSearch:
         self._chooser = EqualPods(known, wish)
         self._failed: set[tuple[tuple[str, int], ...]] = set()
         self._last: Choice | None = None
+        self._proposed: list[tuple[Placement, Choice]] = []
+        self._losses: EvictionLosses | None = None
         self._tried = 0
         self._told = ""
         self._pods = in_rank_order(largest_first(request.pods))
@@ -213,7 +216,7 @@ class EqualSearch:
 
     def placements(self, *, evicting: bool) -> Iterator[Placement]:
         """Yield what to try next, the cheapest first."""
-        self._tried, self._failed = 0, set()
+        self._tried, self._failed, self._proposed = 0, set(), []
         self._chooser.limits.clear()
         while self._tried < self._known.most_tried:
             options = self._options(evicting=evicting)
@@ -221,8 +224,9 @@ class EqualSearch:
             if option is None:
                 break
             self._tried += 1
-            self._last = option
-            yield self._placement(option)
+            self._last, placement = option, self._placement(option)
+            self._proposed.append((placement, option))
+            yield placement
         if not evicting:
             self._told = _with_others(self._chooser.why_short(), self._tried, self._known)
         if not self._tried:
@@ -246,7 +250,8 @@ class EqualSearch:
 
     def beyond(self, placement: Placement) -> Iterable[GangNodes | None]:
         """Return where pods beyond the minimum may go: all that is not ruled out."""
-        del placement
+        # Of several that would do, another one than the last may have been taken.
+        self._last = next((it for one, it in self._proposed if one is placement), None)
         positions = self._chooser.positions
         limited = self._wish.max_count is not None
         if self._last is None or positions.slices or limited:
@@ -286,7 +291,27 @@ class EqualSearch:
         )
         if self._chooser.counts is not None:
             self.refused_by |= self._chooser.counts.limited_by
-        return found
+        return self._least_loss_first(found) if evicting and len(found) > 1 else found
+
+    def _least_loss_first(self, options: list[Choice]) -> list[Choice]:
+        """Return *options*, those first for which the fewest pods are likely to be evicted."""
+        known, areas, counts = self._known, self._chooser.areas, self._chooser.counts
+        if areas is None or counts is None:
+            return options
+        if self._losses is None:
+            pod = self._pods[0]
+            free = known.counting.of(Deciding.of(known.engine, pod), pod, 1).takes
+            self._losses = EvictionLosses(known.engine.cluster, pod.priority, free)
+        losses, rows_of = self._losses, areas.rows_of
+
+        def loss(option: Choice) -> list[int]:
+            each = [
+                losses.of(rows_of(area).tolist(), counts.takes, count)
+                for area, count in option.shares
+            ]
+            return [max(one[0] for one in each), *(sum(one[at] for one in each) for at in (1, 2))]
+
+        return sorted(options, key=loss)
 
     def _placement(self, option: Choice) -> Placement:
         """Return *option* as parts: what is needed first, domain after domain."""

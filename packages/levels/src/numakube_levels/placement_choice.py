@@ -16,7 +16,6 @@ and nothing costs less than what is chosen. Where there are so many domains that
 would take too long, the largest are taken first, which is exact for their number.
 """
 
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
