@@ -172,7 +172,7 @@ def test_a_lost_member_goes_back_to_its_slice() -> None:
     again = member("a1", "6", 4, asked)
     assert Planned(slices_world(2, 3, 4), [again], placed=placed).where == {"a1": "r0-1"}
     told = Planned(slices_world(1, 3, 4), [again], placed=placed).why_not
-    assert "1 pod of slices in rack r0 are missing, and it takes 0" in told
+    assert "slices in rack r0 have lost 1 pod, and it takes 0" in told
 
 
 def test_a_spare_node_is_for_members_that_are_lost() -> None:

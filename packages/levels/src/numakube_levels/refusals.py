@@ -20,7 +20,7 @@ def why_short(areas: GangAreas, wish: Wish, tree: LevelTree) -> str:
         size = wish.slices[0].size
         if wish.needed % size and not wish.allows_rest:
             return (
-                f"{_pods(wish.needed)} are not whole slices of {size}:"
+                f"{_pods(wish.needed, 'is', 'are')} not whole slices of {size}:"
                 " gang-slices-rest: Allow would let the last one be smaller"
             )
         return _short_of_slices(areas, wish, tree)
@@ -29,14 +29,14 @@ def why_short(areas: GangAreas, wish: Wish, tree: LevelTree) -> str:
     whole = areas.whole.takes
     if whole >= wish.needed:
         return ""
-    return f"{_pods(wish.needed)} have to fit; all nodes together take {whole}"
+    return f"{_have_to_fit(wish.needed)}; all nodes together take {whole}"
 
 
 def why_not_mended(short: NoRoom, tree: LevelTree) -> str:
     """Say which domain has no room for what its slices have lost."""
     level = tree.levels[short.area.level].name
     return (
-        f"{_pods(short.missing)} of slices in {level} {short.area.name} are missing,"
+        f"slices in {level} {short.area.name} have lost {_pods(short.missing)},"
         f" and it takes {short.area.takes}"
     )
 
@@ -44,27 +44,27 @@ def why_not_mended(short: NoRoom, tree: LevelTree) -> str:
 def why_mixed(closest: Bound | None, needed: int, positions: Positions, tree: LevelTree) -> str:
     """Say why pods of several kinds do not fit, as far as each kind for itself tells."""
     if closest is None:
-        return f"{_pods(needed)} have to fit, and no node takes any"
+        return f"{_have_to_fit(needed)}, and no node takes any"
     if closest.takes >= needed:
         return ""
     told = f"takes {closest.takes} at most"
     if positions.required is None:
-        return f"{_pods(needed)} have to fit; the cluster {told}"
+        return f"{_have_to_fit(needed)}; the cluster {told}"
     level = tree.levels[positions.required].name
-    return f"{_pods(needed)} have to fit in one {level}; the best, {closest.nodes.name}, {told}"
+    return f"{_have_to_fit(needed)} in one {level}; the best, {closest.nodes.name}, {told}"
 
 
 def _short_of_room(areas: GangAreas, wish: Wish, level: str) -> str:
     found = [] if wish.required is None else list(areas.whole.at(wish.required))
     if not found:
-        return f"{_pods(wish.needed)} have to fit in one {level}, and no {level} takes any"
+        return f"{_have_to_fit(wish.needed)} in one {level}, and no {level} takes any"
     own = [area for area in found if area.is_own]
     best = _best(own or found)
     if best.takes >= wish.needed:
         return ""
-    told = f"{_pods(wish.needed)} have to fit in one {level}; the best, {best.name},"
+    told = f"{_have_to_fit(wish.needed)} in one {level}; the best, {best.name},"
     if own:
-        told = f"{_pods(wish.needed)} have to fit beside those that run, in {best.name}, which"
+        told = f"{_have_to_fit(wish.needed)} beside those that run, in {best.name}, which"
     in_all = sum(area.takes for area in found)
     told += f" takes {best.takes}"
     if len(found) > 1 and not own:
@@ -121,5 +121,11 @@ def _spare_words(areas: GangAreas, needed: int, area: Area) -> str:
     return f", and {free} of its {len(rows)} nodes stay free; gang-spare: 0 would allow it"
 
 
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _have_to_fit(count: int) -> str:
+    return f"{_pods(count, 'has', 'have')} to fit"
+
+
+def _pods(count: int, *verbs: str) -> str:
+    """Return so many pods, and what they do: the verb for one, and that for several."""
+    told = "1 pod" if count == 1 else f"{count} pods"
+    return f"{told} {verbs[count != 1]}" if verbs else told
