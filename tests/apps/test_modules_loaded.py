@@ -24,7 +24,7 @@ CEILINGS = {
     "operator": 92,
     "webhook": 105,
     "gc": 51,
-    "admission-check": 79,
+    "admission-check": 80,
     "rebalancer": 276,
     "dashboard": 203,
     **rows("MODULE_CEILINGS"),

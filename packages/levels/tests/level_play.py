@@ -98,7 +98,6 @@ class Play:
     def _nodes(
         self, machine: str = _MACHINE, policy: str = "", kind: str = "", **domains: str
     ) -> None:
-        more = {"policy": policy} if policy else {}
         for path, count in domains.items():
             values = path.split("/")
             labels = {
@@ -109,7 +108,9 @@ class Play:
             for number in range(int(count)):
                 name = f"{path.replace('/', '-')}-{kind}{number:02}"
                 shape = PRESETS.get(machine, machine)
-                self.world.add_node(name, machine=shape, labels=labels, **more)
+                self.world.add_node(
+                    name, policy or "single-numa-node", machine=shape, labels=labels
+                )
 
     def _hold(self, name: str, node: str, cpu: str = _CPU, gang: str = "", **more: str) -> None:
         labels = {NAME_LABEL: gang, MIN_LABEL: "1"} if gang else {}
@@ -163,7 +164,9 @@ class Play:
         evicted = Counter(
             victim.name.rpartition("-")[0] for _, one in plan.nominations for victim in one.victims
         )
-        where = Counter(self._path(one.node) for _, one in (*plan.placements, *plan.nominations))
+        places = [one.node for _, one in plan.placements]
+        places += [one.node for _, one in plan.nominations]
+        where = Counter(map(self._path, places))
         lines = [" ".join(f"{path}={number}" for path, number in sorted(where.items()))]
         if plan.refused:
             lines.append(f"{len(plan.refused)} wait")

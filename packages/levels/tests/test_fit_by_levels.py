@@ -96,12 +96,12 @@ async def test_a_gang_goes_to_the_domain_in_which_its_room_is_kept(world: LabClu
     await world.create(pod_document("other", "3", nodeName=first))
     await world.runs("other")
     cluster = world.running[-1].process.parts.engine.cluster
-    await world.until(lambda: cluster.by_row[cluster.row_of[first]].pods)
+    await world.until(lambda: any(node.pods for node in cluster.nodes()))
     pods = gang(2, {REQUIRED: "rack"}, **{HOLD: "j"})
     answer = await asked(world, {"pods": pods, "hold": {"name": "j", "seconds": 600}})
     assert answer["domains"]["rack"] == {"B/r4": 2}
     await world.delete("other")
-    await world.until(lambda: not cluster.by_row[cluster.row_of[first]].pods)
+    await world.until(lambda: not any(node.pods for node in cluster.nodes()))
 
     await world.create(*pods)
 

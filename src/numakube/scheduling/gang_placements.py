@@ -77,13 +77,20 @@ class GangRequest:
         return _NEVER not in {self.gang.preemption_policy, *policies}
 
     @property
-    def problem(self) -> str:
-        """Why nothing can be tried, if so; kube-scheduler 1.37 refuses other priorities too."""
+    def contradiction(self) -> str:
+        """What of its members is at odds with the group; kube-scheduler 1.37 refuses that too."""
         priority = self.gang.priority
         for pod in self.pods:
             if priority is not None and pod.priority != priority:
                 own = f"{pod.name} has priority {pod.priority}"
                 return f"{own}, but its pod group has {priority}: they have to be the same"
+        return ""
+
+    @property
+    def problem(self) -> str:
+        """Why nothing can be tried, if so."""
+        if self.contradiction:
+            return self.contradiction
         if len(self.pods) < self.needed:
             return f"{len(self.pods)} of {self.needed} {TOO_FEW_TRIED}"
         return ""

@@ -37,6 +37,7 @@ from numakube.scheduling.plugins.pod_gangs import (
 from numakube.scheduling.scheduling_queue import Place, ProfileHints, SchedulingQueue
 from numakube.scheduling.snapshot.cluster import Cluster
 from numakube.scheduling.snapshot.pods import PodInfo
+from numakube.testing import pod
 
 APIS = ("labels", "scheduling.k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh")
 NAME = "default-scheduler"
@@ -196,3 +197,23 @@ def test_what_happens_to_a_gang_wakes_its_members_whoever_refused_them(api: str)
     assert not plugin.wakes(mine, ClusterEvent(kind=changed, pod_group=(api, "ns", "h")))
     asks_for_a_rack = api == "labels"
     assert plugin.wakes(mine, ClusterEvent(kind=EventKind.NODE_UPDATED)) is asks_for_a_rack
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "alpha.jobset.sigs.k8s.io/exclusive-topology",
+        "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    ],
+)
+def test_a_gang_whose_other_pods_never_come_is_told_so(key: str) -> None:
+    """Its leader waits for followers, and they are created once it has a node."""
+    members, cluster = GangMembers(), Cluster()
+    labels = {NAME_LABEL: "g", MIN_LABEL: "8"}
+    leader = PodInfo(pod("leader", labels=labels, annotations={key: RACK}))
+    members.waits(leader)
+    plugin = GangScheduling(GangSchedulingArgs(), cluster.objects, members)
+    told = plugin.pre_enqueue(leader).message
+    assert told.startswith("waiting for more pods of gang default/g: there are 1 of 8")
+    assert key in told
+    assert told.endswith("use numakube.dev/gang-topology instead")

@@ -44,7 +44,7 @@ class EvictionLosses:
             units: dict[Hashable, int] = {}
             for pod in lower:
                 key = _whole_gang(pod, cluster)
-                units[key or pod.uid] = sizes[key] if key else 1
+                units[pod.uid if key is None else key] = 1 if key is None else sizes[key]
             self._units[node.row] = units
             self._gangs[node.row] = {key for pod in lower if (key := gang_key(pod)) is not None}
             self._highest[node.row] = max(pod.priority for pod in lower)

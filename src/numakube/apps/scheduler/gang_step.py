@@ -184,7 +184,8 @@ class GangStep:
         told = plan.refused[-1 if plan.is_costly else 0 :]
         decision = told[0][1] if told else self._nothing_tried(message)
         waits = any(map(self._preemptions.awaits_victims, attempt.request.pods))
-        reason = SCHEDULER_ERROR if isinstance(decision, Failed) else UNSCHEDULABLE
+        is_wrong = isinstance(decision, Failed) or attempt.request.contradiction
+        reason = SCHEDULER_ERROR if is_wrong else UNSCHEDULABLE
         self._tell_group(attempt.request.pods[0], reason, message)
         for entry in attempt.entries.values():
             if not waits:

@@ -283,6 +283,12 @@ class GangNodes:
 GANG_NODES: Final = StateKey[GangNodes]("GangScheduling.nodes")
 """The only nodes on which a member of a gang is being planned."""
 
+_EXCLUSIVE: Final = (
+    "alpha.jobset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/exclusive-topology",
+    "leaderworkerset.sigs.k8s.io/subgroup-exclusive-topology",
+)
+"""Annotations of leaders whose followers are created, or let in, after the leader has a node."""
 _OF_DOMAINS: Final = EventKind.NODE_ADDED | EventKind.NODE_UPDATED | EventKind.NODE_REMOVED
 """What alters domains, and in which of them members run."""
 _OUTSIDE: Final = unresolvable("node(s) outside the topology domain that is tried for the gang")
@@ -343,9 +349,12 @@ class GangScheduling(PreEnqueue, Filter, VectorFilter):
         known = self._members.of(pod).known
         if known >= gang.min_count:
             return SUCCESS
-        return unresolvable(
-            f"waiting for more pods of gang {gang.name}: there are {known} of {gang.min_count}"
-        )
+        told = f"waiting for more pods of gang {gang.name}: there are {known} of {gang.min_count}"
+        key = next(filter(pod.pod.metadata.annotations.get, _EXCLUSIVE), "")
+        if key:
+            told += f"; {key} creates the others only once this one has a node, which never comes:"
+            told += f" use {REQUIRED_TOPOLOGY} instead"
+        return unresolvable(told)
 
     def opened_by(self, pod: PodInfo) -> Iterable[Hashable]:
         """A change of the group, or the last of the members that it needs."""

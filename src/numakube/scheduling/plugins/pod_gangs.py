@@ -130,15 +130,16 @@ def gang_of(pod: PodInfo, objects: ClusterObjects) -> Gang | MissingGang | None:
 
 
 def _of_pod_group(group: PodGroup, name: str) -> Gang | None:
+    """Return the gang; one of which any number may run, if a basic group is to be together."""
     gang = group.spec.scheduling_policy.gang
-    if gang is None:
-        return None
     constraints, mode = group.spec.scheduling_constraints, group.spec.disruption_mode
     topology = constraints.topology if constraints is not None else ()
     annotations = group.metadata.annotations
+    if gang is None and not topology:
+        return None
     return Gang(
         name=name,
-        min_count=gang.min_count,
+        min_count=1 if gang is None else gang.min_count,
         required_topology=topology[0].key if topology else annotations.get(REQUIRED_TOPOLOGY, ""),
         preferred_topology=annotations.get(PREFERRED_TOPOLOGY, ""),
         evicted_together=mode is not None and mode.all is not None,
