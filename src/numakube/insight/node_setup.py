@@ -5,9 +5,10 @@
 
 A line has a count, the shape of a machine or the name of a known one (`numakube.kubelet.machines`),
 and after a semicolon the words that configure its kubelet
-(`numakube.kubelet.config_from_words`). Kinds get letters, so that the nodes of the second one are
-``b-000``, ``b-001`` and so on. Where there is a cluster, ``10x like node-0``, or ``10x node-0``,
-are nodes with the machine, the devices, the labels and the kubelet of that one.
+(`numakube.kubelet.config_from_words`). After another one are domains, ``rack=18,block=72``: labels
+that so many nodes in a row have in common. Kinds get letters, so that the nodes of the second one
+are ``b-000``, ``b-001`` and so on. Where there is a cluster, ``10x like node-0``, or
+``10x node-0``, are nodes with the machine, the devices, the labels and the kubelet of that one.
 
 Of a node of a cluster, exact data in its NodeResourceTopology tells everything: cores with their
 threads and caches, memory, devices, the kubelet's settings. Without it, zones become NUMA nodes of
@@ -42,6 +43,7 @@ from numakube.kubelet.machines.shape_text import from_shape
 from numakube.kubelet.manager_settings import allocatable_of
 from numakube.topology.topology_view import NodeTopology, view_of
 from numakube.values.cpuset import CpuSet
+from numakube.values.names import qualified_name
 from numakube.values.quantity import value
 from numakube.values.resources import (
     CPU,
@@ -163,12 +165,13 @@ def kind_parts(kind: str) -> tuple[int, str, str]:
 def _nodes(
     kind: str, letter: str, words: Mapping[str, str], known: Mapping[str, NodeSetup]
 ) -> Iterator[NodeSetup]:
-    count, text, told = kind_parts(kind)
+    count, text, told_and_domains = kind_parts(kind)
+    told, _, domains = told_and_domains.partition(";")
     like = nodes_like(kind, known) if known or not text.startswith(_LIKE) else None
     if like is None and text.startswith(_LIKE):
         raise ConfigError(f"{kind!r}: there is no cluster with such a node; describe a machine")
     try:
-        own = parse_kubelet_options(told)
+        own, sizes = parse_kubelet_options(told), _domain_sizes(domains)
         first = _like(known[like.like], own) if like else _described(text, {**words, **own})
     except (InvalidValue, ConfigError) as error:
         raise ConfigError(f"{kind!r}: {error}") from None
@@ -176,7 +179,20 @@ def _nodes(
     for number in range(count):
         name = f"{letter}-{number:0{width}d}"
         labels = {**first.labels, _HOSTNAME: name} if first.labels else first.labels
+        own_labels = {label: f"{letter}-{number // size}" for label, size in sizes.items()}
+        labels = {**labels, **own_labels} if own_labels else labels
         yield replace(first, name=name, labels=labels)
+
+
+def _domain_sizes(text: str) -> dict[str, int]:
+    """Return ``rack=18,block=72`` by label: so many nodes in a row have one value of it."""
+    sizes: dict[str, int] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        label, _, size = part.partition("=")
+        if qualified_name(label) or not size.isdecimal() or not int(size):
+            raise ConfigError(f"{part!r} is not a node label and how many nodes share it, rack=18")
+        sizes[label] = int(size)
+    return sizes
 
 
 def _described(text: str, words: Mapping[str, str]) -> NodeSetup:

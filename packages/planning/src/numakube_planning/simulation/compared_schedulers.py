@@ -10,14 +10,18 @@ of the real one:
 * ``numakube`` is ours as it is deployed.
 
 A scoring strategy of the NUMA plugin may follow: ``upstream-10s:MostAllocated``, or
-``numakube:LeastFragmentation``, which keeps room for the commonest pods of the workload.
+``numakube:LeastFragmentation``, which keeps room for the commonest pods of the workload. Ours may
+be without one of its plugins: ``numakube:without-GangScheduling``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from numakube.api.scheduler_config import (
     NUMA_PLUGIN,
@@ -32,6 +36,7 @@ from numakube.api.scheduler_config import (
     numa_profile,
 )
 from numakube.errors import ConfigError
+from numakube.scheduling.assembly import default_profile
 from numakube.scheduling.numa.topology_match_args import LEAST_FRAGMENTATION, STRATEGIES
 from numakube.values.resources import CPU, MEMORY
 
@@ -40,6 +45,7 @@ if TYPE_CHECKING:
 
     _Weights = Sequence[Mapping[str, object]]
 
+_WITHOUT: Final = "without-"
 _GUARD: Final = "RejectionGuard"
 _FIT: Final = "NodeResourcesFit"
 
@@ -133,9 +139,20 @@ def upstream(name: str, report_seconds: float, strategy: str = "", weights: _Wei
     )
 
 
-def ours(name: str = "numakube", args: Mapping[str, object] | None = None) -> Arm:
-    """Return our scheduler as it is deployed; *args* are those of its NUMA plugin."""
+def ours(
+    name: str = "numakube", args: Mapping[str, object] | None = None, *, without: str = ""
+) -> Arm:
+    """Return our scheduler as it is deployed; *args* are those of its NUMA plugin.
+
+    It may be *without* one of its plugins, to see what that is worth.
+    """
     profile = numa_profile(SCHEDULER_NAME, args)
+    if without:
+        points = profile.plugins
+        off = (*points.multi_point.disabled, PluginRef(name=without))
+        fewer = msgspec.structs.replace(points.multi_point, disabled=off)
+        plugins = msgspec.structs.replace(points, multi_point=fewer)
+        profile = msgspec.structs.replace(profile, plugins=plugins)
     return Arm(name=name, scheduler=_alone(profile), reports=Reports())
 
 
@@ -164,6 +181,14 @@ def scheduler_arm(
     if kind == "upstream" and age.endswith("s") and age[:-1].isdecimal() and int(age[:-1]):
         _check(name, strategy, STRATEGIES)
         return upstream(name, float(age[:-1]), strategy, _alike(resources))
+    if scheduler == "numakube" and strategy.startswith(_WITHOUT):
+        plugin = strategy.removeprefix(_WITHOUT)
+        known = [ref.name for ref in default_profile().plugins]
+        if plugin not in known:
+            near = get_close_matches(plugin, known, n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ConfigError(f"scheduler {name!r}: a profile has no plugin {plugin!r}{meant}")
+        return ours(name, without=plugin)
     if scheduler == "numakube":
         _check(name, strategy, (LEAST_FRAGMENTATION,))
         return ours(name, least_fragmentation(typical()) if strategy else None)

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import PodStatus
+from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL
 from numakube.scheduling.snapshot.pod_equivalence import PodInfos
 from numakube_planning.simulation.workload import Arrival, OwnerKind
 
@@ -153,7 +154,11 @@ class Owners:
         is_bare = arrival.owner is OwnerKind.POD
         name = base if is_bare and meta.name else f"{base}-{self._made}"
         owners = meta.owner_references if is_bare else (self._reference(arrival.owner, name),)
-        metadata = replace(meta, namespace=meta.namespace or "default", owner_references=owners)
+        labels = meta.labels
+        if arrival.gang:
+            labels = {**labels, NAME_LABEL: name, MIN_LABEL: str(arrival.gang)}
+        namespace = meta.namespace or "default"
+        metadata = replace(meta, namespace=namespace, owner_references=owners, labels=labels)
         return self._owner(arrival, name, replace(arrival.pod, metadata=metadata), now)
 
     def of_running(self, one: RunningPod) -> Owner:

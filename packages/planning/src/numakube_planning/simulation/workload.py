@@ -9,6 +9,8 @@ A workload described by a mix of kinds: how often each comes, how large it is, h
       arrivals: {poisson: 12}         # on average so many an hour; or {every: 30s}, {at: 10m}
       pods: 4                         # pods of each
       together: true                  # the work begins when all of them run
+      gang: 4                         # so many are placed together, or none
+      annotations: {numakube.dev/gang-topology: rack}
       lifetime: {lognormal: 1h, sigma: 1}
       requests:
         cpu: {4: 3, 8: 1}             # three of four have 4 CPUs
@@ -69,6 +71,7 @@ class Arrival:
         seconds: how long each runs; ``None`` for longer than the simulation.
         together: whether the pods are a gang, which begins to work when all of them run: *seconds*
             count from then.
+        gang: how many of them the scheduler places together, or none; 0 for each by itself.
         backoff_limit: of a Job.
     """
 
@@ -78,6 +81,7 @@ class Arrival:
     owner: OwnerKind = OwnerKind.REPLICA_SET
     seconds: float | None = None
     together: bool = False
+    gang: int = 0
     backoff_limit: int = BACKOFF_LIMIT
 
 
@@ -169,6 +173,10 @@ class MixEntry(Wire, frozen=True, forbid_unknown_fields=True):
     arrivals: Mapping[str, Any] = {}
     pods: int = 1
     together: bool = False
+    gang: int = 0
+    """How many of its pods the scheduler has to place together; 0 for each by itself."""
+    annotations: Mapping[str, str] = {}
+    """Of the pods, such as what a gang asks for."""
     lifetime: Drawn = None
     requests: Mapping[str, Drawn] = {}
     limits: bool = True
@@ -208,6 +216,9 @@ def _check(entry: MixEntry, subject: str, where: str) -> None:
     for field in ("count", "pods"):
         if getattr(entry, field) < 1:
             raise MalformedObject(subject, "must be at least 1", path=f"{where}.{field}")
+    if not 0 <= entry.gang <= entry.pods:
+        told = f"{entry.gang} is not between 0 and its {entry.pods} pods"
+        raise MalformedObject(subject, told, path=f"{where}.gang")
     if not entry.requests:
         raise MalformedObject(subject, "is required", path=f"{where}.requests")
 
@@ -237,6 +248,7 @@ class _EntryDraw:
                 owner=entry.kind,
                 seconds=seconds,
                 together=entry.together,
+                gang=entry.gang,
                 backoff_limit=entry.backoff_limit,
             )
 
@@ -274,7 +286,10 @@ class _EntryDraw:
             )
             labels = {"app": entry.name}
             self._pods[requests] = Pod(
-                metadata=ObjectMeta(name=entry.name, labels=labels), spec=spec
+                metadata=ObjectMeta(
+                    name=entry.name, labels=labels, annotations=dict(entry.annotations)
+                ),
+                spec=spec,
             )
         return self._pods[requests]
 
