@@ -273,7 +273,13 @@ class EqualSearch:
 
     def figures(self, nodes: Iterable[str]) -> PlacementFigures:
         """Return the domains of *nodes*, the largest ones as they were counted, and the cost."""
-        found = figures_of(self._known, self._wish.levels, nodes, self._chooser.areas)
+        found = figures_of(
+            self._known.engine.cluster,
+            self._known.tree,
+            self._wish.levels,
+            nodes,
+            self._chooser.areas,
+        )
         if self._last is None or not found.domains:
             return found  # there is no placement
         shares = self._last.shares
@@ -407,7 +413,7 @@ class MixedSearch:
 
     def figures(self, nodes: Iterable[str]) -> PlacementFigures:
         """Return the domains of *nodes*."""
-        return figures_of(self._known, self._wish.levels, nodes)
+        return figures_of(self._known.engine.cluster, self._known.tree, self._wish.levels, nodes)
 
 
 # ------------------------------------------------------------------------------------------------
@@ -463,7 +469,7 @@ class SubGroupSearch:
 
     def figures(self, nodes: Iterable[str]) -> PlacementFigures:
         """Return the domains of *nodes*."""
-        return figures_of(self._known, self._wish.levels, nodes)
+        return figures_of(self._known.engine.cluster, self._known.tree, self._wish.levels, nodes)
 
     def _inside(self, bound: Bound, *, evicting: bool) -> Iterator[Part]:
         """Yield parts for one sub-group after the other, each once those before it are placed."""

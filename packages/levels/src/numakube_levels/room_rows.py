@@ -13,9 +13,9 @@ from numakube_levels.domain_tree import domains_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube_levels.gang_areas import GangAreas
-    from numakube_levels.level_search import LevelsOfCluster
     from numakube_levels.level_sources import LevelTree
     from numakube_levels.placement_wish import Area
 
@@ -24,7 +24,8 @@ _NAMES: Final = 3
 
 
 def figures_of(
-    known: LevelsOfCluster,
+    cluster: Cluster,
+    tree: LevelTree,
     levels: Iterable[str],
     nodes: Iterable[str],
     areas: GangAreas | None = None,
@@ -33,7 +34,6 @@ def figures_of(
 
     Those levels are told that the gang names, and all coarser ones.
     """
-    cluster, tree = known.engine.cluster, known.tree
     domains = domains_in(cluster.snapshot(), tree)
     finest = max((at for at in map(tree.position, levels) if at is not None), default=-1)
     rows = [cluster.row_of[name] for name in nodes if name in cluster.row_of]
