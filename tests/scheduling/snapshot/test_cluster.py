@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from numakube.api.koordinator import keys
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeStatus
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
-from numakube.scheduling.snapshot.cluster import Cluster, Snapshot, StaleSnapshotError
+from numakube.scheduling.snapshot.cluster import Cluster, NodePart, Snapshot, StaleSnapshotError
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -209,3 +211,120 @@ def test_rows_of_nodes_that_are_gone_are_used_again(make_node: MakeNode) -> None
     cluster.set_node(make_node("one-more"))
     rows = {cluster.row_of[name] for name in ("stays", "another", "one-more")}
     assert rows == {0, 1, 2}
+
+
+HAPPENINGS: dict[str, tuple[Callable[[Cluster], object], set[str] | None, bool, bool]] = {
+    "a new pod": (lambda it: it.place(pod("new"), "n1"), {"n1"}, False, False),
+    "the same pod again": (lambda it: it.place(pod("a"), "n1"), {"n1"}, False, False),
+    "a larger pod": (lambda it: it.place(pod("a", "2"), "n1"), {"n1"}, False, False),
+    "a smaller pod": (lambda it: it.place(pod("a", "500m"), "n1"), {"n1"}, True, False),
+    "a pod that moves": (lambda it: it.place(pod("a"), "n2"), {"n1", "n2"}, True, False),
+    "a pod that goes": (lambda it: it.remove_pod("a"), {"n1"}, True, False),
+    "a pod that nobody knows": (lambda it: it.remove_pod("x"), set(), False, False),
+    "a pod of no node": (lambda it: it.place(pod("x"), "later"), set(), False, False),
+    "the same node again": (lambda it: it.set_node(node("n1")), set(), False, False),
+    "a larger node": (lambda it: it.set_node(node("n1", 16)), {"n1"}, True, True),
+    "a new node": (lambda it: it.set_node(node("n3")), {"n3"}, True, True),
+    "a node that goes": (lambda it: it.remove_node("n1"), None, True, True),
+    "a node that nobody knows": (lambda it: it.remove_node("n9"), set(), False, False),
+    "a belief": (lambda it: it.suppose("n1", None), {"n1"}, True, False),
+    "a belief of no node": (lambda it: it.suppose("later", None), set(), True, False),
+    "an object": (lambda it: it.objects_changed(), None, True, False),
+    "an object about a node": (lambda it: it.objects_changed("n1"), None, True, False),
+    "a judgement": (lambda it: it.judge_again("n1"), None, True, False),
+    "a judgement of no node": (lambda it: it.judge_again("n9"), None, True, False),
+}
+
+
+@pytest.mark.parametrize("what", HAPPENINGS)
+def test_it_is_known_which_nodes_have_changed_and_whether_room_was_made(what: str) -> None:
+    """Pods that fitted nowhere are tried again only then."""
+    happens, changed, makes_room, about_nodes = HAPPENINGS[what]
+    cluster = Cluster()
+    for name in ("n1", "n2"):
+        cluster.set_node(node(name))
+    cluster.place(pod("a"), "n1")
+    before = cluster.generation, cluster.room_generation, cluster.nodes_generation
+    ages = {info.name: info.generation for info in cluster.nodes()}
+    happens(cluster)
+    found = cluster.changed_since(before[0], most=5)
+    assert (None if found is None else {info.name for info in found}) == changed
+    assert (cluster.room_generation > before[1]) is makes_room
+    assert (cluster.nodes_generation > before[2]) is about_nodes
+    for info in cluster.nodes():
+        about = what in ("an object about a node", "a judgement") and info.name == "n1"
+        touched = info.name in (changed or ()) or about
+        assert (info.generation != ages.get(info.name)) is touched
+    assert cluster.changed_since(cluster.generation, most=0) == []
+    if changed:
+        assert cluster.changed_since(before[0], most=len(changed)) is not None
+        assert cluster.changed_since(before[0], most=len(changed) - 1) is None
+
+
+def test_changes_of_too_long_ago_are_not_told() -> None:
+    """Then everything may have changed."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    long_ago = cluster.generation
+    while (found := cluster.changed_since(long_ago, most=5)) is not None:
+        assert [info.name for info in found] in ([], ["n1"])
+        assert cluster.generation < long_ago + 1_000_000
+        cluster.place(pod("a"), "n1")
+    recent = cluster.generation
+    cluster.place(pod("a"), "n1")
+    assert cluster.changed_since(recent, most=5) is not None
+
+
+def test_what_is_told_of_nodes_is_read_again_when_a_node_is_judged_again() -> None:
+    """What it depends on may be elsewhere."""
+    cluster, open_to = Cluster(), set[str]()
+    for name in ("n1", "n2"):
+        cluster.set_node(node(name))
+
+    def told() -> list[bool]:
+        column = cluster.snapshot().column("open", lambda info: info.name in open_to or None)
+        return column.present(cluster.snapshot().rows).tolist()
+
+    assert told() == [False, False]
+    open_to.update(("n1", "n2"))
+    assert told() == [False, False]
+    cluster.judge_again("n2")
+    assert told() == [False, True]
+
+
+def test_a_node_is_set_aside_until_the_part_changes_that_could_not_be_read() -> None:
+    """Its object, or what is believed of its zones."""
+    cluster = Cluster()
+    cluster.set_node(node("n1"))
+    for part in NodePart:
+        cluster.set_aside("n1", part, ValueError("odd"))
+    assert cluster.snapshot().aside.keys() == {("n1", part) for part in NodePart}
+    assert set(cluster.snapshot().aside.values()) == {"ValueError: odd"}
+    cluster.set_node(node("n1", 9))
+    assert cluster.aside.keys() == {("n1", NodePart.ZONES)}
+    cluster.suppose("n1", None)
+    assert cluster.aside == {}
+    cluster.snapshot().set_aside("n1", ValueError("odd"))
+    cluster.set_aside("n1", NodePart.OBJECT, ValueError("odd"))
+    assert len(cluster.aside) == 2
+    cluster.remove_node("n1")
+    assert cluster.aside == {}
+
+
+def test_a_pod_is_found_wherever_it_is() -> None:
+    """Also while its node is not there."""
+    cluster = Cluster()
+    one = pod("a")
+    assert (cluster.pod("a"), cluster.node_of("a")) == (None, None)
+    cluster.place(one, "later")
+    assert (cluster.pod("a"), cluster.node_of("a")) == (one, "later")
+    assert cluster.snapshot().has_placed("a")
+    cluster.set_node(node("later"))
+    assert cluster.pod("a") is one
+    cluster.remove_node("later")
+    assert cluster.pod("a") is one
+    assert cluster.remove_pod("a") is one
+    assert (cluster.pod("a"), cluster.node_of("a")) == (None, None)
+    assert not cluster.snapshot().has_placed("a")
+    cluster.set_node(node("later"))
+    assert cluster.pod("a") is None
