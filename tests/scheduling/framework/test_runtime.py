@@ -29,7 +29,7 @@ from numakube.scheduling.framework.plugins import (
     VectorScore,
 )
 from numakube.scheduling.framework.registry import profile_of
-from numakube.scheduling.framework.runtime import Runtime, Scores
+from numakube.scheduling.framework.runtime import Runtime, Scores, without_aside
 from numakube.scheduling.framework.status import (
     SKIP,
     SUCCESS,
@@ -40,7 +40,7 @@ from numakube.scheduling.framework.status import (
     unresolvable,
     unschedulable,
 )
-from numakube.scheduling.snapshot.cluster import Cluster, Snapshot
+from numakube.scheduling.snapshot.cluster import Cluster, NodePart, Snapshot
 from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -423,3 +423,31 @@ def test_a_plugin_of_columns_alone_judges_and_rates_nodes_by_themselves_where_it
     else:
         assert isinstance(decision, Refused)
         assert decision.diagnosis.message() == message
+
+
+@pytest.mark.parametrize(
+    ("asked", "left", "refused"),
+    [
+        ((0, 1, 2, 3), [0], {"Node: ValueError: odd": [1, 3], "NodeResourceTopology: no": [2]}),
+        ((0, 1), [0], {"Node: ValueError: odd": [1]}),
+        ((2, 3), [], {"Node: ValueError: odd": [3], "NodeResourceTopology: no": [2]}),
+        ((0,), [0], {}),
+        ((), [], {}),
+    ],
+)
+def test_nodes_that_are_set_aside_are_left_out_by_reason(
+    make_node: MakeNode, asked: tuple[int, ...], left: list[int], refused: dict[str, list[int]]
+) -> None:
+    """Those that are not asked about, or are gone, are not told of."""
+    cluster = Cluster()
+    for number in range(4):
+        cluster.set_node(make_node(f"n{number}"))
+    for name, part in (("n1", NodePart.OBJECT), ("n3", NodePart.OBJECT), ("x", NodePart.OBJECT)):
+        cluster.set_aside(name, part, ValueError("odd"))
+    cluster.aside["n2", NodePart.ZONES] = "no"
+    rows, told = without_aside(cluster.snapshot(), np.array(asked, dtype=np.intp))
+    assert rows.tolist() == left
+    assert {status.message.partition("failed: ")[2]: rows.tolist() for rows, status in told} == (
+        refused
+    )
+    assert all(status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE for _, status in told)
