@@ -283,7 +283,7 @@ def test_what_is_told_of_nodes_is_read_again_when_a_node_is_judged_again() -> No
 
     def told() -> list[bool]:
         column = cluster.snapshot().column("open", lambda info: info.name in open_to or None)
-        return column.present(cluster.snapshot().rows).tolist()
+        return [bool(one) for one in column.present(cluster.snapshot().rows)]
 
     assert told() == [False, False]
     open_to.update(("n1", "n2"))
