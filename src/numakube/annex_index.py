@@ -64,7 +64,6 @@ ANNEXES: Final = (
         follows="Kubernetes 1.34 to 1.37",
         pages=(
             "how-to/choose-topology-manager-or-claims.md",
-            "how-to/have-claims-written.md",
             "reference/dra-driver.md",
         ),
         programs=(

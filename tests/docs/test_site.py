@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT
+from tests.docs.test_docs import anchors_of
 
 from numakube.api.yaml_text import load_yaml
 
@@ -48,6 +49,22 @@ def test_words_are_found_that_other_searches_leave_out() -> None:
     assert [word for word in ("must-gather", "backup", "slurm", "mpi") if word not in text] == []
 
 
+def test_users_have_at_most_fifty_pages() -> None:
+    """More are not found. What developers and measurements need is apart."""
+    apart = ("contribute", "results", "figures")
+    names = [page.relative_to(ROOT / "docs") for page in PAGES]
+    assert len([name for name in names if name.parts[0] not in apart]) <= 50
+
+
+def test_old_addresses_lead_to_where_their_text_is() -> None:
+    extra = _site()["extra"]
+    assert isinstance(extra, dict)
+    for old, new in extra["moved"].items():
+        page, _, anchor = new.partition("#")
+        assert not (ROOT / "docs" / old).exists()
+        assert anchor in anchors_of(ROOT / "docs" / page), new
+
+
 def test_no_page_of_the_built_site_has_a_fence_left(tmp_path: Path) -> None:
     """Where MkDocs is installed, as `make docs` does it."""
     build = pytest.importorskip("mkdocs.commands.build")
@@ -56,3 +73,6 @@ def test_no_page_of_the_built_site_has_a_fence_left(tmp_path: Path) -> None:
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > len(PAGES) // 2
     assert [page.parent.name for page in pages if "```" in page.read_text("utf-8")] == []
+    moved = (tmp_path / "how-to" / "harden" / "index.html").read_text("utf-8")
+    (address,) = set(re.findall(r'href="([^"#]+)', moved))
+    assert (tmp_path / "how-to" / "harden" / address / "index.html").exists()

@@ -11,7 +11,9 @@ from numakube_lab.lab_cluster import Lab
 async def test_a_container_with_its_own_cpus_says_that_it_is_aligned(lab: Lab) -> None:
     """And goes on holding them until it is ended."""
     limits = {"cpu": "2", "memory": "1Gi"}
-    document = pod_document("own", "align", "--stay", container={"resources": {"limits": limits}})
+    document = pod_document(
+        "own", "check", "container", "--stay", container={"resources": {"limits": limits}}
+    )
     await lab.client.create(PODS, document)
 
     await pod_in(lab.client, "own", "Running")

@@ -98,6 +98,13 @@ def test_the_leading_numakube_may_be_left_out() -> None:
     assert words_of(["numakube", "version"], []) == ("version",)
 
 
+def test_programs_are_called_as_on_the_command_line() -> None:
+    """A program that runs for long is below ``run`` there; its bare name is an older spelling."""
+    assert words_of([], ["run", "exporter", "--oneshot"]) == ("exporter", "--oneshot")
+    assert words_of(["numakube"], ["check", "container"]) == ("align",)
+    assert words_of([], ["exporter", "run"]) == ("exporter", "run")
+
+
 def test_references_are_replaced_once() -> None:
     """What they stand for is not looked at again."""
     assert expand("$(A)$(B) $A $", {"A": "$(B)", "B": "b"}) == "$(B)b $A $"

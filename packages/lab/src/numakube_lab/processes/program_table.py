@@ -102,12 +102,20 @@ class Process:
 Program: TypeAlias = Callable[[Process], Awaitable[int]]
 
 
+_IN_TWO_WORDS: Final[Mapping[tuple[str, ...], str]] = MappingProxyType(
+    {("check", "container"): "align"}
+    | {tuple(entry.path.split()): name for name, entry in programs().items()}
+)
+"""What the command line calls programs, and what they are called here."""
+
+
 def words_of(command: Sequence[str], args: Sequence[str]) -> tuple[str, ...]:
-    """Return a container's words without the leading ``numakube``, if it has one."""
+    """Return a container's words from the program's name on."""
     words = (*command, *args)
     if words and PurePosixPath(words[0]).name == OWN:
-        return words[1:]
-    return words
+        words = words[1:]
+    program = _IN_TWO_WORDS.get(words[:2])
+    return words if program is None else (program, *words[2:])
 
 
 def find_program(name: str, programs: Mapping[str, Program]) -> Program:
