@@ -17,6 +17,7 @@ from numakube.annexes import annexes
 from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, crd, crd_text
 from numakube.api.scheduler_config import configuration_tree, numa_configuration
 from numakube.api.yaml_text import dump_yaml
+from numakube.apps.host.settings_sources import gate_names
 from numakube.manifests.cluster_policies import flow_control
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.operator import LEASE as OPERATOR_LEASE
@@ -61,6 +62,11 @@ _CHOICES: Final = Choices(
 )
 _VALUE: Final = re.compile(r"^( *\w+): zz-value-([\w.]+)-zz\n", re.MULTILINE)
 _MORE: Final = re.compile(r"^( *- )zz-more-([\w.]+)-zz\n", re.MULTILINE)
+_GATES: Final = re.compile(r"^( *- )zz-gates-zz\n", re.MULTILINE)
+_EACH_GATE: Final = r"""{{- range $name, $on := .Values.featureGates }}
+\1--feature-gates={{ $name }}={{ $on }}
+{{- end }}
+"""
 _GIVEN: Final = re.compile(r"^( *- .*)zz-given-([\w.]+)-zz\n", re.MULTILINE)
 """What may be absent, what may be added to a list, and an item that ends with a value, if there is
 one. JSON is YAML on one line."""
@@ -230,7 +236,7 @@ def _open_choices(component: str, document: dict[str, Any]) -> None:
     pod |= {key: f"zz-value-{path}.{key}-zz" for key in POD_CHOICES}
     container["resources"] = f"zz-value-{path}.resources-zz"
     if path == component:
-        container["args"] = [*container["args"], f"zz-more-{path}.extraArgs-zz"]
+        container["args"] = [*container["args"], "zz-gates-zz", f"zz-more-{path}.extraArgs-zz"]
 
 
 def _monitoring() -> str:
@@ -254,6 +260,7 @@ def _with_expressions(text: str) -> str:
     values = " ".join(f".Values.scheduler.{name}" for name in _HASHED)
     text = _HASH.sub(f"SHA256:{{{{ toJson (list {values}) | sha256sum }}}}", text)
     text = _VALUE.sub(r"{{- if .Values.\2 }}\n\1: {{ toJson .Values.\2 }}\n{{- end }}\n", text)
+    text = _GATES.sub(_EACH_GATE, text)
     text = _GIVEN.sub(r"{{- if .Values.\2 }}\n\1{{ .Values.\2 }}\n{{- end }}\n", text)
     return _MORE.sub(r"{{- range .Values.\2 }}\n\1{{ toJson . }}\n{{- end }}\n", text)
 
@@ -320,7 +327,7 @@ POD_CHOICES: Final[Mapping[str, Any]] = {
 """What can be chosen of a pod's specification, with what it means to choose nothing."""
 _ON: Final = ("exporter", "scheduler")
 """Components that are on by default."""
-_OPEN: Final = ("affinity", "configuration", "nodeSelector", "resources")
+_OPEN: Final = ("affinity", "configuration", "featureGates", "nodeSelector", "resources")
 """Objects of Kubernetes, whose fields are Kubernetes' matter."""
 _DURATION: Final = "^([0-9]+(\\.[0-9]+)?(ns|us|ms|s|m|h))+$"
 _NO_NAMES: Final = ("false", "n", "no", "null", "off", "on", "true", "y", "yes")
@@ -331,6 +338,7 @@ _COMMENTS: Final[Mapping[str, str]] = {
     "image.tag": "The chart's version; `TAG@sha256:...` pins the content as well.",
     "image.pullPolicy": "Always, IfNotPresent or Never.",
     "image.pullSecrets": "Secrets for a private registry, as in `[{name: mine}]`.",
+    "featureGates": "Features to switch on or off in all programs, as in `{PodMoves: false}`.",
     "exporter": "Reports every node's NUMA zones: a DaemonSet.",
     "exporter.period": "How often it looks even if nothing seems to have changed.",
     "exporter.maxSilence": "As in `5m`: report only surprises, and something that often.",
@@ -385,6 +393,7 @@ def default_values() -> dict[str, Any]:
     }
     return {
         "image": {**image, "pullSecrets": []},
+        "featureGates": {},
         **{
             name: {"enabled": name in _ON, **own.get(name, {}), **_workloads(name)}
             for name in CHART_COMPONENTS
@@ -443,6 +452,10 @@ def schema() -> dict[str, Any]:
     parts["image"]["pullPolicy"]["enum"] = ["Always", "IfNotPresent", "Never"]
     for name in ("repository", "tag"):
         parts["image"][name]["pattern"] = "^[^\\s\"']+$"
+    document["properties"]["featureGates"] |= {
+        "properties": {name: {"type": "boolean"} for name in gate_names()},
+        "additionalProperties": False,
+    }
     parts["exporter"]["period"]["pattern"] = _DURATION
     parts["exporter"]["maxSilence"]["pattern"] = f"^$|{_DURATION}"
     parts["scheduler"]["replicas"]["minimum"] = 1

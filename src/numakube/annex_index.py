@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
-from numakube.programs import ProgramEntry
+from numakube.programs import FeatureGate, ProgramEntry, Stage
 
 ANNEXES: Final = (
     Annex(
@@ -62,10 +62,7 @@ ANNEXES: Final = (
         summary="A DRA driver that offers CPUs, memory and PCI functions, and makes claims true.",
         extra="dra-driver",
         follows="Kubernetes 1.34 to 1.37",
-        pages=(
-            "how-to/choose-topology-manager-or-claims.md",
-            "reference/dra-driver.md",
-        ),
+        pages=("how-to/choose-topology-manager-or-claims.md", "reference/dra-driver.md"),
         programs=(
             ProgramEntry(
                 name="dra-driver",
@@ -250,6 +247,15 @@ ANNEXES: Final = (
                 summary="What pods and zones really have, in explanations and tables.",
             ),
         ),
+        feature_gates=(
+            FeatureGate(
+                name="MeasuredLocality",
+                summary="Exporters measure where memory and threads of pods really are.",
+                asked_for="run exporter --measure",
+                stage=Stage.BETA,
+                since="1.0",
+            ),
+        ),
         examples=MappingProxyType(
             {
                 "bench": ("node",),
@@ -383,6 +389,22 @@ ANNEXES: Final = (
                 summary="What koordlet writes into reports.",
             ),
         ),
+        feature_gates=(
+            FeatureGate(
+                name="EnforcerNRI",
+                summary="The enforcer sets containers before they start, as a plug-in of the runtime.",
+                asked_for="run enforcer --nri",
+                stage=Stage.BETA,
+                since="0.9",
+            ),
+            FeatureGate(
+                name="NodeResourceTopologyV1Beta1",
+                summary="The proposed v1beta1 of NodeResourceTopology, and its conversion.",
+                asked_for="deploy api webhook --nrt-v1beta1",
+                stage=Stage.ALPHA,
+                since="0.9",
+            ),
+        ),
         examples=MappingProxyType(
             {
                 "run enforcer": ("--once",),
@@ -479,6 +501,15 @@ ANNEXES: Final = (
                 name="fit",
                 summary="Whether pods would fit.",
                 path="/v1/fit",
+            ),
+        ),
+        feature_gates=(
+            FeatureGate(
+                name="PodMoves",
+                summary="Pods are moved so that others fit.",
+                asked_for="run rebalancer",
+                stage=Stage.BETA,
+                since="0.9",
             ),
         ),
         examples=MappingProxyType(

@@ -32,7 +32,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numakube.programs import ProgramEntry
+    from numakube.programs import FeatureGate, ProgramEntry
 
 _INFO: Final = ".dist-info"
 _MOST_BYTES: Final = 1 << 20
@@ -154,6 +154,7 @@ class Annex:
     report_annotations: tuple[Added, ...] = ()
     pod_kinds: tuple[Added, ...] = ()
     observations: tuple[Added, ...] = ()
+    feature_gates: tuple[FeatureGate, ...] = ()
     examples: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
@@ -206,6 +207,15 @@ def programs() -> dict[str, ProgramEntry]:
     from numakube.programs import PROGRAMS
 
     return {**PROGRAMS, **{entry.name: entry for annex in annexes() for entry in annex.programs}}
+
+
+@cache
+def feature_gates() -> Mapping[str, FeatureGate]:
+    """Return every feature gate by name: ours, and those of annexes."""
+    from numakube.programs import FEATURE_GATES
+
+    ours = [*FEATURE_GATES, *(gate for annex in annexes() for gate in annex.feature_gates)]
+    return MappingProxyType({gate.name: gate for gate in sorted(ours, key=lambda gate: gate.name)})
 
 
 def points(group: Group) -> Mapping[str, str]:

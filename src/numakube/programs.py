@@ -1,13 +1,14 @@
-"""The programs of the heart that run until they are stopped: one line for each, as plain data.
+"""The programs of the heart that run until they are stopped, and the feature gates: plain data.
 
 The command line, the lab and the manifests read this table; what a program does is in
 ``numakube.apps.<name>``, which is imported when the program is run. Annexes have programs too:
-`numakube.annexes.programs` has all.
+`numakube.annexes.programs` has all, and `numakube.annexes.feature_gates` all gates.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -71,4 +72,60 @@ PROGRAMS: Final[Mapping[str, ProgramEntry]] = MappingProxyType(
             ),
         )
     }
+)
+
+
+# Feature gates of our own: what may be switched off as a whole, or has to be switched on.
+#
+# They are spelt and staged as those of Kubernetes. An alpha feature is off and may change or go in
+# any minor version, a beta feature is on and stays compatible while it can, a stable one has no
+# gate. A gate allows; what is allowed is still asked for by its own flag. What only pods ask for,
+# by an annotation, has no gate: it changes nothing for others.
+
+
+class Stage(StrEnum):
+    """How far a feature is, in the words of Kubernetes."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureGate:
+    """One gate.
+
+    Attributes:
+        name: as ``--feature-gates`` has it.
+        summary: what it allows.
+        asked_for: the flag or program that asks for the feature.
+        since: the version in which it reached its stage.
+    """
+
+    name: str
+    summary: str
+    asked_for: str
+    stage: Stage
+    since: str
+
+    @property
+    def default(self) -> bool:
+        """Whether it is on unless somebody says otherwise."""
+        return self.stage is Stage.BETA
+
+
+FEATURE_GATES: Final = (
+    FeatureGate(
+        name="ReportUpdates",
+        summary="Updates of reports in objects of their own, and reports of surprises only.",
+        asked_for="run exporter --max-silence",
+        stage=Stage.BETA,
+        since="0.9",
+    ),
+    FeatureGate(
+        name="SchedulerShards",
+        summary="Several schedulers that share the nodes.",
+        asked_for="run scheduler --shard",
+        stage=Stage.BETA,
+        since="0.9",
+    ),
 )

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
+from numakube.programs import FeatureGate, ProgramEntry, Stage
 '''
 
 
@@ -62,10 +64,8 @@ def manifest_of(name: str) -> Annex:
 def index_text() -> str:
     """Return the module of the heart that has all manifests."""
     manifests = [manifest_of(name) for name in FOLDERS]
-    programs = any(manifest.programs for manifest in manifests)
-    head = _HEAD + ("from numakube.programs import ProgramEntry\n" if programs else "")
     body = "".join(f"    {_source(manifest)},\n" for manifest in manifests)
-    text = f"{head}\nANNEXES: Final = (\n{body})\n"
+    text = f"{_HEAD}\nANNEXES: Final = (\n{body})\n"
     ruff = [str(Path(sys.executable).with_name("ruff")), "format", "--stdin-filename", str(INDEX)]
     return subprocess.run(  # noqa: S603 - our own tool
         [*ruff, "-"], input=text, capture_output=True, text=True, check=True
@@ -81,6 +81,8 @@ def _source(value: object) -> str:
             if not _is_default(field, getattr(value, field.name))
         ]
         return f"{type(value).__name__}({', '.join(given)},)"
+    if isinstance(value, Enum):
+        return f"{type(value).__name__}.{value.name}"
     if isinstance(value, tuple):
         return f"({', '.join(map(_source, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, Mapping):

@@ -31,8 +31,8 @@ def _block(lines: list[str], scope: dict[str, Any]) -> tuple[str, list[str]]:
         elif control[1] in ("end", "else"):
             return text, lines
         else:
-            inside = _scopes(control[1], _looked_up(control[2], scope), scope)
-            _, after = _block(rest, {**scope, ".": None})
+            inside = _scopes(control[1], control[2], scope)
+            _, after = _block(rest, {**scope, ".": None, "$name": None, "$on": None})
             if _CONTROL.fullmatch(after[0])[1] == "else":  # type: ignore[index]
                 other, after = _block(after[1:], scope)
                 text += "" if inside else other
@@ -41,8 +41,13 @@ def _block(lines: list[str], scope: dict[str, Any]) -> tuple[str, list[str]]:
     return text, []
 
 
-def _scopes(word: str, found: Any, scope: dict[str, Any]) -> list[dict[str, Any]]:
+def _scopes(word: str, rest: str, scope: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what a block is rendered with: once for each item of a range."""
+    names, _, expression = rest.rpartition(" := ")
+    found = _looked_up(expression, scope)
+    if names:
+        key, value = names.split(", ")
+        return [{**scope, key: one, value: json.dumps(found[one])} for one in sorted(found)]
     if word == "range":
         return [{**scope, ".": item} for item in found]
     return [scope] if found else []
@@ -67,8 +72,8 @@ def _value(expression: str, scope: dict[str, Any]) -> Any:
 def _looked_up(expression: str, scope: dict[str, Any]) -> Any:
     if expression.startswith('include "numakube.isOurs" '):
         return True  # As helm template has it, which knows of no objects.
-    if expression == ".":
-        return scope["."]
+    if expression == "." or expression.startswith("$"):
+        return scope[expression]
     first, *keys = expression.removeprefix(".").split(".")
     found: Any = scope[f".{first}"]
     for key in keys:

@@ -236,6 +236,24 @@ def test_where_and_how_pods_run_can_be_chosen(component: str) -> None:
     ]
 
 
+def test_feature_gates_are_told_to_every_program() -> None:
+    """As `numakube deploy` tells them, one flag for each; a kube-scheduler has gates of its own."""
+    values = values_with(**dict.fromkeys(CHART_COMPONENTS, True))
+    values["featureGates"] = {"SchedulerShards": False, "AllAlpha": True}
+    told = 0
+    for item in rendered(values):
+        if item["kind"] in ("DaemonSet", "Deployment"):
+            (container,) = item["spec"]["template"]["spec"]["containers"]
+            flags = [one for one in container.get("args", ()) if "feature-gates" in one]
+            ours = "numakube/numakube" in container["image"]
+            assert flags == ours * [
+                "--feature-gates=AllAlpha=true",
+                "--feature-gates=SchedulerShards=false",
+            ]
+            told += ours
+    assert told >= len(CHART_COMPONENTS)
+
+
 def test_every_value_is_explained() -> None:
     """By a comment right above it, and the file still has just the default values."""
     text = FILES["values.yaml"]

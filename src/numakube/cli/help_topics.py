@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from numakube.annexes import feature_gates
+from numakube.cli.shared.terminal import column_lines
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -15,6 +18,30 @@ class Topic:
 
     summary: str
     text: str
+
+
+_GATES: Final = """\
+As in Kubernetes: what is alpha is off and may go, what is beta is on. A gate
+allows a feature; its own flag asks for it.
+
+  numakube run scheduler --feature-gates SchedulerShards=false
+  numakube deploy --feature-gates AllBeta=false,ReportUpdates=true
+  NUMAKUBE_FEATURE_GATES=PodMoves=false numakube run rebalancer
+
+Files of the exporter have featureGates, and so have the values of the chart.
+The operator tells its own to all programs that it starts. kubernetes_feature_enabled
+of each program's metrics says what is on.
+
+"""
+
+
+def _gates() -> str:
+    rows = [
+        (gate.name, gate.stage.value, str(gate.default).lower(), gate.since, gate.asked_for)
+        for gate in feature_gates().values()
+    ]
+    heads = ("NAME", "STAGE", "DEFAULT", "SINCE", "ASKED FOR BY")
+    return _GATES + "\n".join(column_lines(heads, rows))
 
 
 TOPICS: Final = {
@@ -111,6 +138,7 @@ KubeletConfiguration:
   numakube plan admit --machine telco-2s --kubelet policy=restricted -f du.yaml
   numakube check kubelets""",
     ),
+    "feature-gates": Topic("Features that can be switched on or off, and their stages.", _gates()),
     "output": Topic(
         "Forms of output, colours and widths.",
         """\

@@ -35,7 +35,7 @@ def run_program(program: Program[Any], flags: Values) -> int:
     """Run *program* with what the command line gives until a signal ends it."""
     around = Surroundings(on_hangup=_on_hangup)
     told = flags.pop(WITHOUT_EFFECT, ())
-    options = program.read(flags, around)
+    options = program.options(flags, around)
     configure_logs(options.logs.log_level, options.logs.log_format)
     tell_without_effect(told)
     if program.holds_cluster:

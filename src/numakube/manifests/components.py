@@ -20,7 +20,7 @@ from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import OperatorManifest
 from numakube.manifests.other_exporters import NfdManifest, RteManifest
 from numakube.manifests.rbac_rules import view_role
-from numakube.manifests.release_image import IMAGE, pulled
+from numakube.manifests.release_image import IMAGE, pulled, told_gates
 from numakube.manifests.scheduler import SchedulerManifest
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class Choices:
         configuration: a KubeSchedulerConfiguration for the scheduler; else it has one profile.
         exporter_configuration: the text of a file of settings for our exporter.
         pools: PCI functions that nodes offer, as in a ``resourceList``; empty for examples or none.
+        feature_gates: what our programs are told of them, as their flag has it.
     """
 
     namespace: str = DEFAULT_NAMESPACE
@@ -73,6 +74,7 @@ class Choices:
     exporter_configuration: str = ""
     pools: tuple[dict[str, Any], ...] = ()
     nrt_v1beta1: bool = False
+    feature_gates: str = ""
 
 
 def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, Any]]:
@@ -105,7 +107,8 @@ def objects_of(components: Iterable[str], choices: Choices) -> list[dict[str, An
 
 def component_objects(name: str, choices: Choices) -> list[dict[str, Any]]:
     """Return the objects of one component; our image is pulled as chosen wherever it runs."""
-    return pulled(COMPONENTS[name](choices), choices.image, choices.pull_policy)
+    documents = pulled(COMPONENTS[name](choices), choices.image, choices.pull_policy)
+    return told_gates(documents, choices.image, choices.feature_gates)
 
 
 def in_order(components: Iterable[str]) -> list[str]:

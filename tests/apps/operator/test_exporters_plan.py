@@ -315,3 +315,12 @@ def test_openshift_tells_policy_and_scope_by_its_own_objects() -> None:
     (extra,) = plan.verdict.extras
     assert (extra.type, extra.holds) == ("MachineConfigPoolPaused", True)
     assert extra.message == "detected paused MCPs: worker"
+
+
+def test_feature_gates_of_the_operator_are_told_to_exporters() -> None:
+    """And nothing is where it has none."""
+    setup = replace(SETUP, feature_gates="ReportUpdates=false")
+    assert arguments(planned(Seen(object=wanted()), setup))[-1] == (
+        "--feature-gates=ReportUpdates=false"
+    )
+    assert not [one for one in arguments(planned(Seen(object=wanted()))) if "gates" in one]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,3 +255,10 @@ def test_the_scheduler_is_available_with_its_present_deployment() -> None:
             status=DeploymentStatus(conditions=(available,), observed_generation=seen),
         )
         assert scheduler_plan(deployment=deployment).verdict.state is state
+
+
+def test_feature_gates_of_the_operator_are_told_to_the_scheduler() -> None:
+    setup = replace(SCHEDULER_SETUP, feature_gates="SchedulerShards=false")
+    (deployment,) = applied(scheduler_plan(setup=setup), "Deployment").values()
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--feature-gates=SchedulerShards=false"

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
+from numakube.programs import FeatureGate, Stage
 
 ANNEX: Final = Annex(
     name="measured",
@@ -40,5 +41,14 @@ ANNEX: Final = Annex(
             "bench": ("node",),
             "bench node": ("", "-o svg --output-file memory.svg", "-o annotation --node worker-0"),
         }
+    ),
+    feature_gates=(
+        FeatureGate(
+            name="MeasuredLocality",
+            summary="Exporters measure where memory and threads of pods really are.",
+            asked_for="run exporter --measure",
+            stage=Stage.BETA,
+            since="1.0",
+        ),
     ),
 )

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
-from numakube.programs import ProgramEntry
+from numakube.programs import FeatureGate, ProgramEntry, Stage
 from numakube_placement import ENFORCER_PORT, WEBHOOK_PORT
 
 ANNEX: Final = Annex(
@@ -81,5 +81,21 @@ ANNEX: Final = Annex(
             "run webhook": ("--tls-cert-file tls.crt --tls-key-file tls.key",),
             "check manifests": ("deploy/", "- < pod.yaml"),
         }
+    ),
+    feature_gates=(
+        FeatureGate(
+            name="EnforcerNRI",
+            summary="The enforcer sets containers before they start, as a plug-in of the runtime.",
+            asked_for="run enforcer --nri",
+            stage=Stage.BETA,
+            since="0.9",
+        ),
+        FeatureGate(
+            name="NodeResourceTopologyV1Beta1",
+            summary="The proposed v1beta1 of NodeResourceTopology, and its conversion.",
+            asked_for="deploy api webhook --nrt-v1beta1",
+            stage=Stage.ALPHA,
+            since="0.9",
+        ),
     ),
 )

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Final
 
 from numakube.annexes import Added, Annex
-from numakube.programs import ProgramEntry
+from numakube.programs import FeatureGate, ProgramEntry, Stage
 
 REBALANCER: Final = ProgramEntry(
     name="rebalancer", summary="Move a few pods an hour so that others fit.", port=8083
@@ -103,5 +103,14 @@ ANNEX: Final = Annex(
             "run rebalancer": ("--dry-run", "--moves-per-hour 10 --quiet-hours 08:00-18:00"),
             "run admission-check": ("--no-gates --hold 5m", "--no-kueue"),
         }
+    ),
+    feature_gates=(
+        FeatureGate(
+            name="PodMoves",
+            summary="Pods are moved so that others fit.",
+            asked_for="run rebalancer",
+            stage=Stage.BETA,
+            since="0.9",
+        ),
     ),
 )

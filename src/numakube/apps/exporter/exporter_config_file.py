@@ -23,6 +23,7 @@ from numakube.apps.exporter.report_options import (
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.host.common_settings import level_of_verbosity
 from numakube.apps.host.http_serving import Listen, TlsFiles
+from numakube.apps.host.settings_sources import KEY, add_from_file, checked_gates, require
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE: Final = "/etc/resource-topology-exporter/config.yaml"
 DEFAULT_ROOT: Final = "/etc/rte"
-_BESIDE: Final = ("resourceExclude", "excludeList", "podExclude")
+_BESIDE: Final = ("resourceExclude", "excludeList", "podExclude", KEY)
 _EVERY_NAMESPACE: Final = "*"
 
 
@@ -154,12 +155,18 @@ def read_options(
     notes: list[str] = []
     for path in files:
         tree = _tree(path, notes)
+        if isinstance(tree, dict) and KEY in tree:
+            add_from_file(tree[KEY], str(path))
         read.append(SETTINGS.from_tree(tree, str(path), beside=_BESIDE))
         excluded = _with_exclusions(excluded, tree, str(path))
     chosen = SETTINGS.resolve(files=read, env=env, flags=flags)
     if chosen.waking.period < 0:
         raise ConfigError(f"interval cannot be negative: {chosen.waking.period:g}s")
     informed = chosen.content.exact and chosen.reading.watch_pods
+    if chosen.publishing.max_silence > 0:
+        require("ReportUpdates", "--max-silence")
+    if chosen.content.measure:
+        require("MeasuredLocality", "--measure")
     if chosen.publishing.max_silence > 0 and not informed:
         raise ConfigError(
             "--max-silence needs --exact and --watch-pods, or it is not known what was foreseen"
@@ -175,7 +182,10 @@ def read_options(
 
 def values_in_file(path: Path) -> Values:
     """Return the settings that the file at *path* has; raise `ConfigError` if one is wrong."""
-    return SETTINGS.from_tree(_tree(path, []), str(path), beside=_BESIDE)
+    tree = _tree(path, [])
+    if isinstance(tree, dict) and KEY in tree:
+        checked_gates(tree[KEY], f"{path}: {KEY}")
+    return SETTINGS.from_tree(tree, str(path), beside=_BESIDE)
 
 
 def _tree(path: Path, notes: list[str]) -> object:

@@ -32,6 +32,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from numakube.apps.host.settings_sources import gates_and_whether_on
 from numakube.errors import LeadershipLost, NumakubeError
 from numakube.kube.clock import Clock, SystemClock
 from numakube.version import VERSION
@@ -324,6 +325,14 @@ def new_registry(component: str) -> CollectorRegistry:
         registry=registry,
     )
     info.labels(component, VERSION).set(1)
+    enabled = Gauge(
+        "kubernetes_feature_enabled",
+        "Whether a feature gate of ours is on, as programs of Kubernetes tell it of theirs.",
+        ("name", "stage"),
+        registry=registry,
+    )
+    for gate, is_on in gates_and_whether_on():
+        enabled.labels(gate.name, gate.stage.value).set(is_on)
     tasks = Gauge("numakube_tasks", "Tasks of asyncio that have not ended.", registry=registry)
     tasks.set_function(_tasks)
     return registry

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 import click
 import structlog
 
+from numakube.apps.host.settings_sources import FLAG_OPTION, activate
 from numakube.programs import PROGRAMS
 from numakube.version import VERSION
 
@@ -168,7 +169,8 @@ class Options(Protocol):
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 WITHOUT_EFFECT: Final = "flags without effect"
-"""Stands beside the settings that were given; no setting is called so."""
+FEATURE_GATES: Final = "feature gates"
+"""Stand beside the settings that were given; no setting is called so."""
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 
@@ -208,12 +210,14 @@ class Program(Generic[OptionsT]):
         @click.pass_context
         def callback(ctx: click.Context, /, **_: object) -> Any:  # noqa: ANN401 - act's result
             told = without_effect(ctx)
-            more = {WITHOUT_EFFECT: told} if told else {}
+            more: Values = {WITHOUT_EFFECT: told} if told else {}
+            if ctx.params["feature_gates"]:
+                more[FEATURE_GATES] = ",".join(ctx.params["feature_gates"])
             return act(self.settings.given(ctx) | more)
 
         return GoCommand(
             self.name,
-            params=self.settings.parameters(),
+            params=[*self.settings.parameters(), FLAG_OPTION],
             other=self.other,
             callback=callback,
             help=self.help,
@@ -229,6 +233,15 @@ class Program(Generic[OptionsT]):
         flags: Values = command.main(list(args), prog_name=name, standalone_mode=False)
         return flags
 
+    def options(self, flags: Values, around: Surroundings) -> OptionsT:
+        """Activate the feature gates that *flags* name, and return what else they make.
+
+        Raises:
+            ConfigError: they make no sense.
+        """
+        activate(flags.pop(FEATURE_GATES, ""), around.env)
+        return self.read(flags, around)
+
     async def perform(
         self, args: tuple[str, ...], around: Surroundings, stop: asyncio.Event
     ) -> int:
@@ -240,7 +253,7 @@ class Program(Generic[OptionsT]):
         """
         flags = self.parse(args)
         told = flags.pop(WITHOUT_EFFECT, ())
-        options = self.read(flags, around)
+        options = self.options(flags, around)
         tell_without_effect(told)
         return await self.run(options, around, stop)
 

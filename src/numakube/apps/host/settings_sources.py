@@ -21,18 +21,22 @@ What is wrong with a file is said all at once, with the nearest known key for on
 from __future__ import annotations
 
 import difflib
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 import click
 
 from numakube.errors import ConfigError, InvalidValue
+from numakube.programs import Stage
 from numakube.values.times import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numakube.apps.host.process_life import Surroundings
+    from numakube.programs import FeatureGate
 
 S = TypeVar("S")
 
@@ -287,3 +291,152 @@ def _flat(
 
     walk("", {key: value for key, value in tree.items() if key not in beside})
     return leaves
+
+
+# Which feature gates are on in this program.
+#
+# ``--feature-gates Name=true,Other=false`` says so, or the variable NUMAKUBE_FEATURE_GATES, or
+# ``featureGates`` of a file of settings; the flag wins. As in Kubernetes, AllAlpha and AllBeta
+# decide for all gates of their stage that are not named. A lab runs many programs in one process,
+# so what is active belongs to the task that runs the program.
+
+
+VARIABLE: Final = "NUMAKUBE_FEATURE_GATES"
+FLAG: Final = "--feature-gates"
+KEY: Final = "featureGates"
+"""What a file of settings calls them."""
+_STAGES: Final = MappingProxyType({"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA})
+# As Go reads booleans.
+_VALUES: Final = MappingProxyType(
+    dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True)
+    | dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
+)
+_MOST: Final = 1_000
+"""More gates than Kubernetes and we have together."""
+_ACTIVE: Final[ContextVar[Mapping[str, bool]]] = ContextVar(
+    "feature gates", default=MappingProxyType({})
+)
+
+FLAG_OPTION: Final = click.Option(
+    [FLAG, "feature_gates"],
+    multiple=True,
+    metavar="NAME=true|false,...",
+    help=f"Switch features on or off: numakube help topic feature-gates. [{VARIABLE}]",
+)
+
+
+def read_gates(text: str, where: str) -> dict[str, bool]:
+    """Return what ``Name=true,Other=false`` says.
+
+    Raises:
+        ConfigError: a gate is unknown, or its value is.
+    """
+    pairs = [pair.strip() for pair in text.split(",") if pair.strip()]
+    return checked_gates(
+        {name: value for name, _, value in (pair.partition("=") for pair in pairs)}, where
+    )
+
+
+def checked_gates(tree: object, where: str) -> dict[str, bool]:
+    """Return the gates of a mapping; those of Kubernetes, which mean nothing here, are left out.
+
+    Raises:
+        ConfigError: it is no mapping, a gate is unknown, or its value is.
+    """
+    if not isinstance(tree, dict) or len(tree) > _MOST:
+        raise ConfigError(f"{where}: must be a mapping of feature gates to true or false")
+    found = {}
+    for name, value in tree.items():
+        on = value if isinstance(value, bool) else _VALUES.get(str(value))
+        if on is None:
+            raise ConfigError(f"{where}: feature gate {name}={value} is neither true nor false")
+        if name in gate_names():
+            found[str(name)] = on
+        elif not _is_of_kubernetes(str(name)):
+            raise ConfigError(f"{where}: {_unknown(str(name))}")
+    return found
+
+
+def _known_gates() -> Mapping[str, FeatureGate]:
+    # What starts without gates reads no manifests of annexes.
+    from numakube.annexes import feature_gates
+
+    return feature_gates()
+
+
+def gate_names() -> list[str]:
+    """Return every name that may be given."""
+    return sorted((*_known_gates(), *_STAGES))
+
+
+def _is_of_kubernetes(name: str) -> bool:
+    # A long table, which only files and command lines of other programs need.
+    from numakube.api.kubelet_start_rules import is_gate
+
+    return is_gate(name)
+
+
+def _unknown(name: str) -> str:
+    known = gate_names()
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"unknown feature gate {name}; {hint}"
+
+
+def activate(flag: str, env: Mapping[str, str]) -> None:
+    """Let flag and environment decide in this task and those that it starts.
+
+    Raises:
+        ConfigError: they name what there is not.
+    """
+    _ACTIVE.set(read_gates(env.get(VARIABLE, ""), VARIABLE) | read_gates(flag, FLAG))
+
+
+def add_from_file(tree: object, where: str) -> None:
+    """Let a file decide about gates that flag and environment do not name.
+
+    Raises:
+        ConfigError: it names what there is not.
+    """
+    _ACTIVE.set({**checked_gates(tree, f"{where}: {KEY}"), **_ACTIVE.get()})
+
+
+def gates_and_whether_on() -> list[tuple[FeatureGate, bool]]:
+    """Return every gate, with whether it is on in the program of this task."""
+    return [(gate, _is_on(gate)) for gate in _known_gates().values()]
+
+
+def _is_on(gate: FeatureGate) -> bool:
+    chosen = _ACTIVE.get()
+    of_stage = next(
+        (chosen[name] for name, one in _STAGES.items() if name in chosen and one is gate.stage),
+        gate.default,
+    )
+    return chosen.get(gate.name, of_stage)
+
+
+def is_enabled(name: str) -> bool:
+    """Tell whether the gate *name* is on in the program of this task."""
+    return _is_on(_known_gates()[name])
+
+
+def require(name: str, asked_for: str) -> None:
+    """Raise unless the gate *name* is on, which *asked_for* needs.
+
+    Raises:
+        ConfigError: it is off.
+    """
+    if not is_enabled(name):
+        raise ConfigError(
+            f"{asked_for} needs the feature gate {name}, which is off: {FLAG} {name}=true"
+        )
+
+
+def active_text() -> str:
+    """Return what this program was told, for programs that it deploys."""
+    return as_text(_ACTIVE.get())
+
+
+def as_text(gates: Mapping[str, Any]) -> str:
+    """Return gates as the flag has them."""
+    return ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))

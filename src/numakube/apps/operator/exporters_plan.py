@@ -59,6 +59,7 @@ from numakube.manifests.cluster_policies import API_PORTS
 from numakube.manifests.exporter import PoolExporter, PoolExporters
 from numakube.manifests.node_agents import AdditionSite
 from numakube.manifests.pod_template_parts import hash_of
+from numakube.manifests.release_image import told_gates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,12 +94,14 @@ class Setup:
     Attributes:
         namespace: where everything lives.
         image: of the exporters; so is ``pull_policy``.
+        feature_gates: what all programs are told of them, as their flag has it.
         custom_image: whether the user may name another.
     """
 
     namespace: str
     image: str
     pull_policy: str = "IfNotPresent"
+    feature_gates: str = ""
     custom_image: bool = True
     api_ports: tuple[int, ...] = API_PORTS
 
@@ -192,7 +195,9 @@ class _Pass:
             pools=tuple(self._exporter(pool, configs[pool.name]) for pool in self._pools),
         )
         given = [config for config in configs.values() if config is not None]
-        documents = [*given, *operands.objects(), *added]
+        documents = told_gates(
+            [*given, *operands.objects(), *added], image, self._setup.feature_gates
+        )
         return [Apply(owned(document, self._owner)) for document in documents]
 
     def _exporter(self, pool: OperatorPool, config_map: Document | None) -> PoolExporter:

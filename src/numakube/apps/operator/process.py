@@ -13,6 +13,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
+from numakube.apps.host.settings_sources import active_text
 from numakube.apps.left_reports import clear_reports
 from numakube.apps.operator.controller import (
     MACHINE_CONFIG_POOLS,
@@ -74,12 +75,14 @@ async def run(settings: OperatorSettings, around: Surroundings, stop: asyncio.Ev
                 namespace=settings.namespace,
                 image=image,
                 pull_policy=pull_policy,
+                feature_gates=active_text(),
                 custom_image=not settings.exporter_image_restriction,
                 api_ports=ports,
             ),
             SchedulerSetup(
                 namespace=settings.namespace,
                 pull_policy=pull_policy,
+                feature_gates=active_text(),
                 trusted=_trusted(settings),
                 api_ports=ports,
             ),

@@ -36,7 +36,7 @@ from numakube.manifests.cluster_policies import API_PORTS, debugging_access
 from numakube.manifests.controller_deployment import absent_companion, companions
 from numakube.manifests.extender import ExtenderManifest
 from numakube.manifests.operator import EXTENDER
-from numakube.manifests.release_image import IMAGE, pulled
+from numakube.manifests.release_image import IMAGE, pulled, told_gates
 from numakube.manifests.secondary_scheduler import DEFAULT_NAMES, NAME, SecondaryScheduler
 from numakube.manifests.secondary_scheduler import NAME as SCHEDULER
 from numakube.values.times import format_duration, parse_duration
@@ -136,6 +136,7 @@ class SchedulerSetup:
 
     namespace: str
     pull_policy: str = "IfNotPresent"
+    feature_gates: str = ""
     trusted: frozenset[str] | None = None
     api_ports: tuple[int, ...] = API_PORTS
 
@@ -193,7 +194,7 @@ def plan_scheduler(seen: SchedulerSeen, setup: SchedulerSetup) -> OperatorPlan |
     )
     owner = msgspec.to_builtins(wanted)
     companions = companion_objects(spec, setup.namespace, setup.pull_policy)
-    documents = [*manifest.objects(), *companions]
+    documents = told_gates([*manifest.objects(), *companions], spec.image_spec, setup.feature_gates)
     operands = [Apply(owned(document, owner)) for document in documents]
     return OperatorPlan(
         actions=(*leftovers(seen.made, wanted.metadata.uid, operands), *operands),

@@ -33,6 +33,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
+from numakube.apps.host.settings_sources import require
 from numakube.apps.scheduler.alignment_census import AlignmentCensus
 from numakube.apps.scheduler.binders import CLIENT, ApiVolumeActions, DefaultBinder
 from numakube.apps.scheduler.binding_cycle import WAITING_PODS, WaitingPods
@@ -409,6 +410,8 @@ def read_options(flags: Values, around: Surroundings) -> SchedulerOptions:
     notes: list[str] = []
     config = configuration_of(flags, around.locate, notes)
     settings = SETTINGS.read(flags, around)
+    if settings.shard:
+        require("SchedulerShards", "--shard")
     connection = connection_of(settings.connection, config.client_connection, around.locate)
     return SchedulerOptions(
         settings=settings, config=config, connection=connection, notes=tuple(notes)

@@ -106,7 +106,7 @@ OF_KUBE_SCHEDULER: Final = KLOG + OtherFlags(
         *("tls-sni-cert-key", "kube-api-burst", "kube-api-content-type", "kube-api-qps"),
         *("pod-max-in-unschedulable-pods-duration", "leader-elect-resource-lock"),
         *(f"leader-elect-{duration}" for duration in _DURATIONS),
-        *("emulated-version", "feature-gates", "min-compatibility-version"),
+        *("emulated-version", "min-compatibility-version"),
         *("allow-metric-labels", "allow-metric-labels-manifest", "disabled-metrics"),
         *("show-hidden-metrics-for-version", "log-json-info-buffer-size", "logging-format"),
         *("log-text-info-buffer-size", "master"),

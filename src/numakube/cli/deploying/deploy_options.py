@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from numakube.apps.host.settings_sources import FLAG, as_text, read_gates
 from numakube.cli.deploying.exporter_configuration import (
     configuration_of_exporters,
     pools_of_functions,
@@ -18,7 +19,7 @@ from numakube.cli.deploying.exporter_configuration import (
 from numakube.cli.deploying.scheduler_configuration import scheduler_configuration_options
 from numakube.cli.shared.connection_options import connected, current_cluster
 from numakube.cli.shared.connection_options import connection_options as declared
-from numakube.errors import InvalidValue
+from numakube.errors import ConfigError, InvalidValue
 from numakube.manifests.components import (
     ABSENT,
     ALL,
@@ -69,6 +70,22 @@ def components_argument(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, components=components or DEFAULT, **others)
 
     return wrapped
+
+
+def _checked_gates(_: click.Context, __: click.Parameter, text: str) -> dict[str, bool]:
+    return read_gates(text, FLAG)
+
+
+def _v1beta1_allowed(gates: dict[str, bool]) -> bool:
+    """Return true; raise if the gate is off, and say so if it is not named, as in 0.9."""
+    gate = "NodeResourceTopologyV1Beta1"
+    if gate not in gates and "AllAlpha" not in gates:
+        click.echo(
+            f"warning: --nrt-v1beta1 is alpha; from 1.1 on it needs {FLAG} {gate}=true", err=True
+        )
+    elif not gates.get(gate, gates.get("AllAlpha")):
+        raise ConfigError(f"--nrt-v1beta1 needs the feature gate {gate}, which is off")
+    return True
 
 
 def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -165,6 +182,13 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Serve the proposed v1beta1 of NodeResourceTopology; needs the components api and"
         " webhook.",
     )
+    @click.option(
+        "--feature-gates",
+        default="",
+        metavar="NAME=true|false,...",
+        callback=_checked_gates,
+        help="Features to switch on or off in all programs: numakube help topic feature-gates.",
+    )
     @functools.wraps(command)
     def wrapped(
         *args: object,
@@ -184,6 +208,7 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
         pull_policy: str,
         extender_tls: bool,
         nrt_v1beta1: bool,
+        feature_gates: dict[str, bool],
         **others: object,
     ) -> object:
         choices = Choices(
@@ -203,7 +228,8 @@ def choices_options(command: Callable[..., Any]) -> Callable[..., Any]:
             pools=pools,
             pull_policy=pull_policy,
             tls=extender_tls,
-            nrt_v1beta1=nrt_v1beta1,
+            nrt_v1beta1=nrt_v1beta1 and _v1beta1_allowed(feature_gates),
+            feature_gates=as_text(feature_gates),
         )
         return command(*args, choices=choices, **others)
 

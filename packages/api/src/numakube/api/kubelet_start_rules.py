@@ -487,6 +487,11 @@ def bad_flags(arguments: Sequence[str], minor: int | None) -> Iterator[str]:
             yield from _unknown(f"--{name}", "flag", _releases(_FLAGS, name), minor, _FLAGS)
 
 
+def is_gate(name: str) -> bool:
+    """Tell whether some release has the feature gate *name*; all components share their names."""
+    return bool(_releases(_GATES, name))
+
+
 def bad_gates(gates: Mapping[str, bool], minor: int | None) -> Iterator[str]:
     """Yield which feature *gates* a kubelet of release 1.*minor* refuses."""
     for name, on in gates.items():

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import socket
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -23,6 +24,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import new_registry
 from numakube.apps.host.program import Program
+from numakube.apps.host.settings_sources import is_enabled, require
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.connect import connect
 from numakube.kube.event_recorder import EventRecorder
@@ -249,11 +251,16 @@ def _print(outcome: Outcome, echo: Callable[[str], None]) -> None:
         echo(f"nothing done: {outcome.trouble}")
 
 
+_NRI_GATE: Final = "EnforcerNRI"
+
+
 def _read(flags: Values, around: Surroundings) -> EnforcerSettings:
     settings = SETTINGS.read(flags, around)
     if settings.once and settings.restore_only:
         raise click.UsageError("--once and --restore exclude each other.")
-    return settings
+    if settings.nri == "on":
+        require(_NRI_GATE, "--nri on")
+    return settings if is_enabled(_NRI_GATE) else replace(settings, nri="off")
 
 
 _ABOUT: Final = """\

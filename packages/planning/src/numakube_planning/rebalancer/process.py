@@ -34,7 +34,7 @@ from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import Turns, lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
-from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
+from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, require, setting
 from numakube.insight.collected import SCHEDULER_CONFIG
 from numakube.insight.facts import facts_of
 from numakube.kube.catalog import PODS
@@ -147,6 +147,7 @@ class RebalancerMetrics:
 
 async def run(settings: RebalancerSettings, around: Surroundings, stop: asyncio.Event) -> int:
     """Move pods until *stop* is set; return the exit code."""
+    require("PodMoves", "the rebalancer")
     config = cluster_of(settings.connection, env=around.env, root=around.root)
     async with connect(config, clock=around.clock, env=around.env, user_agent=NAME) as client:
         process = RebalancerProcess(settings, client)
