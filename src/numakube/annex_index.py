@@ -300,7 +300,12 @@ ANNEXES: Final = (
         ),
         examples=MappingProxyType(
             {
-                "dashboard": ("", "--port 9000", "--from numakube-bundle.tar.gz"),
+                "dashboard": (
+                    "",
+                    "--port 9000",
+                    "--prometheus monitoring/prometheus-k8s:9090",
+                    "--from numakube-bundle.tar.gz",
+                ),
             }
         ),
     ),

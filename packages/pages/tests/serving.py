@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import TypeAlias
 
+    from numakube_pages.history_view import History
     from numakube_pages.page_source import Source
 
     Visitor: TypeAlias = TestClient[web.Request, web.Application]
@@ -24,11 +25,15 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def served(
-    source: Source, *, gate: Gate | None = None, live: Live | None = None
+    source: Source,
+    *,
+    gate: Gate | None = None,
+    live: Live | None = None,
+    history: History | None = None,
 ) -> AsyncIterator[Visitor]:
     """Serve *source* on loopback and return somebody who visits it."""
     gate = gate or Gate(source.clock, host="127.0.0.1", path=PREFIX)
-    dashboard = Dashboard(source, gate=gate, live=live)
+    dashboard = Dashboard(source, gate=gate, live=live, history=history)
     application = web.Application()
     application.add_routes(dashboard.routes(at_root=True))
     async with TestClient(TestServer(application)) as client:

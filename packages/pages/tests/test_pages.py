@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numakube_pages.page_source import Source
 
-PAGES = ("", "nodes", "pods", "pending", "mispredictions", "caches")
+PAGES = ("", "nodes", "pods", "pending", "mispredictions", "caches", "history")
 EVIL = "<script>alert(1)\"'><img src=x onerror=alert(2)>{{7*7}}"
 
 

@@ -27,5 +27,14 @@ ANNEX: Final = Annex(
         Added(name="svg", summary="A drawing for pages, light or dark as the reader has it."),
         Added(name="png", summary="The same drawing as an image."),
     ),
-    examples=MappingProxyType({"dashboard": ("", "--port 9000", "--from numakube-bundle.tar.gz")}),
+    examples=MappingProxyType(
+        {
+            "dashboard": (
+                "",
+                "--port 9000",
+                "--prometheus monitoring/prometheus-k8s:9090",
+                "--from numakube-bundle.tar.gz",
+            )
+        }
+    ),
 )

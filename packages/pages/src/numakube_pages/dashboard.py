@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from numakube.apps.host.http_serving import Handler
+    from numakube_pages.history_view import History
     from numakube_pages.page_access import Gate
     from numakube_pages.page_source import Source
 
@@ -42,13 +43,17 @@ class Dashboard:
         title: str = "numakube",
         live: Live | None = None,
         visited: Callable[[], Awaitable[None]] | None = None,
+        history: History | None = None,
     ) -> None:
-        """Prepare pages about *source*; *visited* is awaited before one is made."""
+        """Prepare pages about *source*; *visited* is awaited before one is made.
+
+        Without a *history* its page says where one comes from.
+        """
         self._source = source
         self._visited = visited
         self._gate = gate
         self.live = Live(source) if live is None else live
-        self._pages = Pages(source, prefix=gate.path, title=title)
+        self._pages = Pages(source, prefix=gate.path, title=title, history=history)
 
     def routes(self, *, at_root: bool = False) -> list[web.RouteDef]:
         """Return the routes; *at_root*: ``/`` leads to the first page."""
@@ -66,6 +71,7 @@ class Dashboard:
             web.get(path + "pending", guarded(pages.pending)),
             web.get(path + "mispredictions", guarded(pages.mispredictions)),
             web.get(path + "caches", guarded(pages.caches)),
+            web.get(path + "history", guarded(pages.history)),
             web.get(path + "search", guarded(pages.search)),
             web.get(path + "heat", guarded(pages.heat)),
             web.get(path + "fits", guarded(pages.fits)),

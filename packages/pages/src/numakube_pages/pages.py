@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from numakube.api.codec import Timestamp
     from numakube.api.pod import Pod
     from numakube_pages.explain_view import Room
+    from numakube_pages.history_view import History
     from numakube_pages.node_rows import NodeRow
     from numakube_pages.page_source import Source
 
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 PODS_OF_A_GROUP: Final = 20
 NODES_FOUND: Final = 20
 LATEST: Final = 3
+SPANS: Final = (7, 30, 90)
+"""Days of history that a reader can choose."""
 REFRESH: Final = "X-Numakube-Refresh"
 """Sent by a page that is open already and wants its live parts only."""
 _YEAR: Final = "public, max-age=31536000, immutable"
@@ -68,10 +71,13 @@ _YEAR: Final = "public, max-age=31536000, immutable"
 class Pages:
     """Answers requests for pages from one source."""
 
-    def __init__(self, source: Source, *, prefix: str, title: str) -> None:
+    def __init__(
+        self, source: Source, *, prefix: str, title: str, history: History | None = None
+    ) -> None:
         self._source = source
         self._prefix = prefix
         self._title = title
+        self._history = history
         self._explainer = Explainer(source)
 
     async def overview(self, request: web.Request) -> web.Response:
@@ -201,6 +207,13 @@ class Pages:
             ages=ages_of(source, [row.name for row in rows]),
             orphans=orphans_of(source),
         )
+
+    async def history(self, request: web.Request) -> web.Response:
+        """Days of the cluster, as far as something has recorded them."""
+        asked = request.query.get("days", "")
+        days = next((span for span in SPANS if str(span) == asked), SPANS[0])
+        found = None if self._history is None else await self._history.view(days)
+        return self._page("history.html", topic="-", found=found, days=days, spans=SPANS)
 
     async def heat(self, request: web.Request) -> web.Response:
         """The map of one resource, as JSON."""

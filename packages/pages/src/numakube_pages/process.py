@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from numakube.apps.host import Surroundings
     from numakube.apps.host.http_serving import Listen
     from numakube.insight import ClusterFacts, Collected
-    from numakube.kube import Clock
+    from numakube.kube import Client, Clock
+    from numakube_pages.history_view import History
 
     _Opened: TypeAlias = tuple[Dashboard, Health, Access | None]
 
@@ -67,6 +68,19 @@ class DashboardSettings:
         type=click.IntRange(0, 65535),
         default=None,
         help="Port on this machine: short for --bind-address 127.0.0.1:PORT.",
+    )
+    prometheus: str = setting(
+        "--prometheus",
+        metavar="URL|NAMESPACE/SERVICE[:PORT]",
+        env="NUMAKUBE_PROMETHEUS",
+        help="Where metrics are kept, for the page of history: an address, or a Service, asked"
+        " through the API server.",
+    )
+    prometheus_ca: str = setting(
+        "--prometheus-ca", metavar="FILE", help="Authority of the certificate behind a URL."
+    )
+    prometheus_token_file: str = setting(
+        "--prometheus-token-file", metavar="FILE", help="Bearer token for a URL."
     )
     title: str = setting(
         "--title",
@@ -117,6 +131,7 @@ async def _live(
         connect(
             config, clock=around.clock, env=around.env, user_agent="numakube-dashboard"
         ) as client,
+        _history(settings, around, client) as history,
         asyncio.TaskGroup() as tasks,
     ):
         reflection = Reflection(client)
@@ -125,14 +140,44 @@ async def _live(
         health = Health()
         health.ready("caches", reflection.not_ready)
         work = tasks.create_task(reflection.run())
-        yield Dashboard(reflection.source, gate=gate, title=settings.title), health, access
+        dashboard = Dashboard(reflection.source, gate=gate, title=settings.title, history=history)
+        yield dashboard, health, access
         work.cancel()
+
+
+@asynccontextmanager
+async def _history(
+    settings: DashboardSettings, around: Surroundings, client: Client
+) -> AsyncIterator[History | None]:
+    if not settings.prometheus:
+        yield None
+        return
+    from numakube_pages.history_view import History
+    from numakube_planning.history.cluster_report import ClusterReport, cluster_report, ends_of
+    from numakube_planning.history.prometheus import Login, prometheus_at
+
+    token = ""
+    if settings.prometheus_token_file:
+        token = (
+            _read(around.locate(settings.prometheus_token_file), "--prometheus-token-file")
+            .decode()
+            .strip()
+        )
+    login = Login(authority=settings.prometheus_ca, token=token)
+    async with prometheus_at(settings.prometheus, login, lambda: nullcontext(client)) as prometheus:
+
+        async def recorded(days: int) -> ClusterReport:
+            return await cluster_report(prometheus, ends_of(around.clock.now().timestamp(), days))
+
+        yield History(recorded, around.clock)
 
 
 @asynccontextmanager
 async def _recorded(
     settings: DashboardSettings, around: Surroundings, listen: Listen
 ) -> AsyncIterator[_Opened]:
+    if settings.prometheus:
+        raise ConfigError("--prometheus tells of a live cluster, not of a bundle given by --from")
     if not is_loopback(listen.host):
         raise ConfigError(
             f"--from with --bind-address {listen.host}: without a cluster "
@@ -170,11 +215,14 @@ def source_of_facts(facts: ClusterFacts, clock: Clock) -> Source:
 
 
 def _collected(path: Path) -> Collected:
+    return read_cluster(_read(path, "--from"), str(path))
+
+
+def _read(path: Path, flag: str) -> bytes:
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"--from {path}: {error.strerror}") from None
-    return read_cluster(content, str(path))
+        raise ConfigError(f"{flag} {path}: {error.strerror}") from None
 
 
 def _with_port(settings: DashboardSettings) -> ServingSettings:

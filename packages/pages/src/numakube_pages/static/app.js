@@ -3,7 +3,7 @@ import { Live } from "./live.js";
 
 const root = document.documentElement;
 const prefix = root.dataset.prefix;
-const PAGES = { o: "", n: "nodes", p: "pods", w: "pending", m: "mispredictions", r: "caches" };
+const PAGES = { o: "", n: "nodes", p: "pods", w: "pending", m: "mispredictions", r: "caches", h: "history" };
 const THEMES = { auto: "Auto", light: "Light", dark: "Dark" };
 
 function showTheme(button) {

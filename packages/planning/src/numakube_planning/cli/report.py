@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import click
 
@@ -16,18 +13,14 @@ from numakube.cli.shared.connection_options import ClusterOptions, connected, li
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import column_lines, say
 from numakube.values.display import age_text, short_name
-from numakube.values.hosts import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from numakube_planning.history.cluster_report import ClusterReport, ReportedDay
-    from numakube_planning.history.prometheus import Prometheus
 
 _WEEK: Final = 7
 _MOST_DAYS: Final = 92
-_SERVICE: Final = re.compile(r"(?P<space>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+?)(?::(?P<port>[\w-]+))?")
-_PORT: Final = "9090"
 _SHOWN: Final = ("cpu", "memory")
 _NOT_KNOWN: Final = "-"
 _PERCENT: Final = 100
@@ -87,49 +80,14 @@ async def _report(
     where: str, days: int, cluster: ClusterOptions, authority: str | None, token: str
 ) -> ClusterReport:
     from numakube_planning.history.cluster_report import cluster_report, ends_of
+    from numakube_planning.history.prometheus import Login, WrongAddress, prometheus_at
 
-    async with _reached(where, cluster, authority, token) as prometheus:
-        return await cluster_report(prometheus, ends_of(time.time(), days))
-
-
-@asynccontextmanager
-async def _reached(
-    where: str, cluster: ClusterOptions, authority: str | None, token: str
-) -> AsyncIterator[Prometheus]:
-    from numakube_planning.history.prometheus import Prometheus
-
-    service = _SERVICE.fullmatch(where)
-    if service is not None:
-        if authority or token:
-            raise click.UsageError("--prometheus-ca and --prometheus-token-file go with a URL.")
-        port = service["port"] or _PORT
-        path = f"/api/v1/namespaces/{service['space']}/services/{service['name']}:{port}/proxy"
-        async with connected(cluster) as client:
-            yield Prometheus(client, where, path)
-        return
-    parts = urlsplit(where)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise click.UsageError(
-            f"--prometheus {where}: neither a URL nor NAMESPACE/SERVICE, such as"
-            " monitoring/prometheus-k8s:9090."
-        )
-    if parts.query or parts.fragment or parts.username or parts.password:
-        raise click.UsageError("--prometheus: a URL has no query and no password here.")
-    from numakube.kube.connect import connect
-    from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
-
-    headers: tuple[tuple[str, str], ...] = ()
-    if token:
-        if parts.scheme != "https" and not is_loopback(parts.hostname):
-            raise click.UsageError("--prometheus-token-file: a token goes over https only.")
-        headers = (("Authorization", f"Bearer {token}"),)
-    tls = TlsConfig(authority=Pem(path=Path(authority)) if authority else None)
-    server = f"{parts.scheme}://{parts.netloc}"
-    client = connect(ClusterConfig(server=server, tls=tls))
+    login = Login(authority=authority or "", token=token)
     try:
-        yield Prometheus(client, server, parts.path.rstrip("/"), headers)
-    finally:
-        await client.aclose()
+        async with prometheus_at(where, login, lambda: connected(cluster)) as prometheus:
+            return await cluster_report(prometheus, ends_of(time.time(), days))
+    except WrongAddress as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _lines(found: ClusterReport) -> Iterator[str]:

@@ -1,23 +1,31 @@
-"""Questions to Prometheus: one value for each day and label."""
+"""Where Prometheus is, and questions to it: one value for each day and label."""
 
 from __future__ import annotations
 
 import math
+import re
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from numakube.errors import ApiError, ConfigError
 from numakube.kube.connection.transport import Request
+from numakube.values.hosts import is_loopback
 from numakube.values.safe_text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from numakube.kube.client import Client
 
+_SERVICE: Final = re.compile(r"(?P<space>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+?)(?::(?P<port>[\w-]+))?")
+_PORT: Final = "9090"
 DAY: Final = 86_400
 _SECONDS: Final = 60.0
 _MOST_SERIES: Final = 1_000
@@ -109,6 +117,64 @@ class Prometheus:
             return msgspec.json.decode(body, type=_Answer)
         except msgspec.DecodeError:
             raise ConfigError(f"{self.name} does not answer as Prometheus does") from None
+
+
+class WrongAddress(ConfigError):
+    """It cannot be where somebody says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a server behind a URL wants to see.
+
+    Attributes:
+        authority: a file with the authority of its certificate.
+        token: a bearer token.
+    """
+
+    authority: str = ""
+    token: str = ""
+
+
+@asynccontextmanager
+async def prometheus_at(
+    where: str, login: Login, cluster: Callable[[], AbstractAsyncContextManager[Client]]
+) -> AsyncIterator[Prometheus]:
+    """Reach a URL, or NAMESPACE/SERVICE[:PORT] through the API server of *cluster*.
+
+    Raises:
+        WrongAddress: it is neither, or does not go with *login*.
+    """
+    service = _SERVICE.fullmatch(where)
+    if service is not None:
+        if login.authority or login.token:
+            raise WrongAddress("--prometheus-ca and --prometheus-token-file go with a URL.")
+        port = service["port"] or _PORT
+        path = f"/api/v1/namespaces/{service['space']}/services/{service['name']}:{port}/proxy"
+        async with cluster() as client:
+            yield Prometheus(client, where, path)
+        return
+    parts = urlsplit(where)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise WrongAddress(
+            f"--prometheus {where}: neither a URL nor NAMESPACE/SERVICE, such as"
+            " monitoring/prometheus-k8s:9090."
+        )
+    if parts.query or parts.fragment or parts.username or parts.password:
+        raise WrongAddress("--prometheus: a URL has no query and no password here.")
+    if login.token and parts.scheme != "https" and not is_loopback(parts.hostname):
+        raise WrongAddress("--prometheus-token-file: a token goes over https only.")
+    from numakube.kube.connect import connect
+    from numakube.kube.connection.cluster_config import ClusterConfig, Pem, TlsConfig
+
+    headers = (("Authorization", f"Bearer {login.token}"),) if login.token else ()
+    tls = TlsConfig(authority=Pem(path=Path(login.authority)) if login.authority else None)
+    server = f"{parts.scheme}://{parts.netloc}"
+    client = connect(ClusterConfig(server=server, tls=tls))
+    try:
+        yield Prometheus(client, server, parts.path.rstrip("/"), headers)
+    finally:
+        await client.aclose()
 
 
 def _number(text: str) -> float | None:
