@@ -29,18 +29,18 @@ allows a feature; its own flag asks for it.
   NUMAKUBE_FEATURE_GATES=PodMoves=false numakube run rebalancer
 
 Files of the exporter have featureGates, and so have the values of the chart.
-The operator tells its own to all programs that it starts. kubernetes_feature_enabled
-of each program's metrics says what is on.
+The operator tells its own to all programs that it starts. Metrics say what is
+on: kubernetes_feature_enabled.
 
 """
 
 
 def _gates() -> str:
     rows = [
-        (gate.name, gate.stage.value, str(gate.default).lower(), gate.since, gate.asked_for)
+        (gate.name, f"{gate.stage.value} {gate.since}", str(gate.default).lower(), gate.asked_for)
         for gate in feature_gates().values()
     ]
-    heads = ("NAME", "STAGE", "DEFAULT", "SINCE", "ASKED FOR BY")
+    heads = ("NAME", "STAGE", "DEFAULT", "ASKED FOR BY")
     return _GATES + "\n".join(column_lines(heads, rows))
 
 

@@ -93,7 +93,7 @@ ANNEX: Final = Annex(
         FeatureGate(
             name="NodeResourceTopologyV1Beta1",
             summary="The proposed v1beta1 of NodeResourceTopology, and its conversion.",
-            asked_for="deploy api webhook --nrt-v1beta1",
+            asked_for="deploy --nrt-v1beta1",
             stage=Stage.ALPHA,
             since="0.9",
         ),
