@@ -44,7 +44,8 @@ def test_words_are_found_that_other_searches_leave_out() -> None:
     """Such as the first half of must-gather."""
     plugins = _site()["plugins"]
     assert isinstance(plugins, list)
-    assert "stopWordFilter" not in plugins[0]["search"]["pipeline"]
+    # The search looks for beginnings of words, and a stem is not the beginning of its word.
+    assert plugins[0]["search"]["pipeline"] == ["trimmer"]
     text = "".join(page.read_text(encoding="utf-8").lower() for page in PAGES)
     assert [word for word in ("must-gather", "backup", "slurm", "mpi") if word not in text] == []
 

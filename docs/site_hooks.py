@@ -1,7 +1,8 @@
-"""A hook of MkDocs: addresses of pages that went into others lead to where their text is.
+"""Hooks of MkDocs: what users look for comes first, and old addresses lead on.
 
-`extra.moved` of mkdocs.yml has them. Whoever moves a page adds a line there, because addresses
-stand in bookmarks, in other people's pages, and in what older versions print.
+Addresses of pages that went into others are in `extra.moved` of mkdocs.yml. Whoever moves a page
+adds a line there, because addresses stand in bookmarks, in other people's pages, and in what older
+versions print.
 """
 
 from __future__ import annotations
@@ -17,6 +18,20 @@ _REDIRECT: Final = """\
 <meta http-equiv="refresh" content="0; url={address}">
 <a href="{address}">This page has moved.</a>
 """
+
+
+_APART: Final = ("contribute/", "results/")
+"""Pages for developers, and of measurements."""
+_FIRST: Final = ("start/", "production.md", "how-to/why-is-my-pod-pending.md")
+"""Pages that answer what most readers come with."""
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - as MkDocs calls
+    """Let the search find pages for users before those for developers."""
+    place = page.file.src_uri
+    boost = 0.3 if place.startswith(_APART) else 2.0 if place.startswith(_FIRST) else 1.0
+    page.meta.setdefault("search", {})["boost"] = boost
+    return markdown
 
 
 def folder_of(page: str) -> PurePosixPath:
