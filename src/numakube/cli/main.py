@@ -113,11 +113,11 @@ class _Program(LazyGroup):
     sections=sections,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="`help COMMAND` explains a command and shows examples, `help topic` what they have in"
-    " common. --kubeconfig and the options after it may also stand after the command.",
+    " common. `help topic cluster` has --kubeconfig, --context and what else all of them take.",
 )
 @click.version_option(VERSION, message="numakube %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
-@connection_options(hidden=False)
+@connection_options()
 @click.pass_context
 def cli(ctx: click.Context, *, debug: bool) -> None:  # declared for the help; `run` takes it
     """NUMA-aware scheduling for Kubernetes, on one exact model of the kubelet."""

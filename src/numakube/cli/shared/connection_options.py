@@ -109,21 +109,19 @@ def _option(*names: str, **attributes: Any) -> Callable[..., Any]:  # noqa: ANN4
     return click.option(*names, callback=_remembered, expose_value=False, **attributes)
 
 
-def connection_options(
-    *, hidden: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare every option; they are found by `current_cluster`. The rarer ones may be hidden."""
+def connection_options() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare every option; they are found by `current_cluster`. Help hides the rarer ones."""
     options = (
         _option("--kubeconfig", metavar="FILE", help="How to reach the cluster."),
         _option("--context", metavar="NAME", help="Context of the kubeconfig to use."),
-        _option("-s", "--server", metavar="URL", hidden=hidden, help="Address of the API server."),
-        _option("--as", "user", metavar="USER", hidden=hidden, help="Act in the name of USER."),
+        _option("-s", "--server", metavar="URL", hidden=True, help="Address of the API server."),
+        _option("--as", "user", metavar="USER", hidden=True, help="Act in the name of USER."),
         _option(
             "--as-group",
             "groups",
             metavar="GROUP",
             multiple=True,
-            hidden=hidden,
+            hidden=True,
             help="And as one of GROUP; may be repeated.",
         ),
         _option(
@@ -131,7 +129,7 @@ def connection_options(
             "timeout",
             type=Timeout(),
             metavar="DURATION",
-            hidden=hidden,
+            hidden=True,
             help="Give up a request after this time, such as 5s.",
         ),
         _option(
@@ -140,7 +138,7 @@ def connection_options(
             "verbosity",
             type=click.IntRange(0),
             metavar="LEVEL",
-            hidden=hidden,
+            hidden=True,
             help="Log to standard error: 1 events, 4 and more every detail.",
         ),
     )
