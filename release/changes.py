@@ -25,6 +25,7 @@ MARK: Final = "<!-- The newest version goes below this line. -->\n"
 LENGTHS: Final = range(20, 601)
 _NAME: Final = re.compile(rf"[a-z0-9]+(-[a-z0-9]+)*\.({'|'.join(KINDS)})\.md")
 _ISSUE: Final = re.compile(r"(?<![\w&/])#\d+|\b(issue|PR|pull request) #?\d+", re.IGNORECASE)
+_LINK: Final = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,14 @@ def _wrong(change: Change) -> Iterator[str]:
         yield "write whole sentences, from a capital to a full stop"
     if _ISSUE.search(text):
         yield "say what has changed instead of a number that readers cannot look up"
+    for page in _LINK.findall(text):
+        if not (ROOT / page.lstrip("/")).exists():
+            yield f"there is no {page} in the repository"
 
 
 def _item(text: str) -> str:
-    lines = text.strip().splitlines()
+    # CHANGELOG.md stands at the root, from where links start with or without a slash.
+    lines = text.strip().replace("](/", "](").splitlines()
     return "".join(
         f"{'  ' if number else '- '}{line.strip()}\n" for number, line in enumerate(lines)
     )

@@ -44,6 +44,11 @@ def test_a_fragment_of_one_paragraph_is_right(tmp_path: Path) -> None:
         ("fits.added.md", "counts by rack, without a capital.", "whole sentences"),
         ("fits.added.md", "Counts by rack, as asked for in #123.", "a number"),
         ("fits.added.md", "Counts by rack: see issue 17.", "a number"),
+        (
+            "fits.added.md",
+            "Counts by rack: see [racks](docs/racks.md#new).",
+            "there is no docs/racks.md",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_fragment_is_said(
@@ -61,6 +66,13 @@ def test_a_section_lists_changes_by_kind() -> None:
     assert section("1.2.3", "2027-01-31", found) == (
         "## [1.2.3] - 2027-01-31\n\n### Added\n\n- A is there.\n\n### Fixed\n\n- B is\n  right.\n"
     )
+
+
+def test_links_of_a_section_work_from_the_root() -> None:
+    """Where the changelog is: a slash before them would be the root of the machine."""
+    text = "By [rack](/docs/production.md), [too](docs/README.md)."
+    written = section("1.2.3", "2027-01-31", [Change("a.added.md", text)])
+    assert "By [rack](docs/production.md), [too](docs/README.md)." in written
 
 
 def test_a_section_goes_above_those_of_older_versions() -> None:
