@@ -22,10 +22,11 @@ from numakube.manifests.cluster_policies import flow_control
 from numakube.manifests.components import COMPONENTS, Choices, component_objects
 from numakube.manifests.operator import LEASE as OPERATOR_LEASE
 from numakube.manifests.rbac_rules import leases_of, view_role
-from numakube.manifests.release_image import VERSION
+from numakube.manifests.release_image import IMAGE, VERSION
 from numakube.manifests.scheduler import CONFIG_KEY, SchedulerManifest
 from numakube.version import VERSION as APP_VERSION
 from release.alerts import prometheus_rule
+from release.project import CAPABILITIES, ICON, REPOSITORY_PAGE, SITE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -121,8 +122,42 @@ def _about() -> dict[str, Any]:
         "version": VERSION,
         "appVersion": APP_VERSION,
         "kubeVersion": ">=1.31.0-0",
-        "home": "https://github.com/numakube/numakube",
+        "home": REPOSITORY_PAGE,
+        "icon": f"{REPOSITORY_PAGE}/raw/main/{ICON}",
+        "keywords": ["numa", "scheduler", "topology-manager", "gpu", "sr-iov", "dra"],
+        "sources": [REPOSITORY_PAGE],
+        "maintainers": [{"name": "The numakube authors", "url": REPOSITORY_PAGE}],
+        "annotations": _hub_annotations(),
     }
+
+
+def _hub_annotations() -> dict[str, str]:
+    """Return what Artifact Hub shows of the chart; values are YAML in texts."""
+    image = {
+        "name": "numakube",
+        "image": IMAGE,
+        "platforms": ["linux/amd64", "linux/arm64"],
+    }
+    kinds = (crd(name) for name in (NRT_CRD, UPDATE_CRD, OPERATOR_CRD, SCHEDULER_CRD))
+    links = (("Documentation", SITE), ("Changes", f"{REPOSITORY_PAGE}/blob/main/CHANGELOG.md"))
+    shown = {
+        "crds": [
+            {
+                "kind": kind["spec"]["names"]["kind"],
+                "version": version["name"],
+                "name": kind["metadata"]["name"],
+                "displayName": kind["spec"]["names"]["kind"],
+                "description": version["schema"]["openAPIV3Schema"].get("description", ""),
+            }
+            for kind in kinds
+            for version in kind["spec"]["versions"]
+        ],
+        "images": [image],
+        "links": [{"name": name, "url": url} for name, url in links],
+    }
+    plain = {"license": "Apache-2.0", "operator": "true", "operatorCapabilities": CAPABILITIES}
+    found = plain | {name: dump_yaml(value) for name, value in shown.items()}
+    return {f"artifacthub.io/{name}": found[name] for name in sorted(found)}
 
 
 def _priority() -> str:

@@ -7,12 +7,14 @@ Subscription.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any, Final
 
 from numakube.api.crds import OPERATOR_CRD, SCHEDULER_CRD, crd_text
 from numakube.api.yaml_text import dump_yaml
 from numakube.manifests.operator import NAME, OperatorManifest, cluster_rules, namespace_rules
 from numakube.manifests.release_image import IMAGE, VERSION
+from release.project import CAPABILITIES, ICON, ROOT
 
 PACKAGE: Final = "numakube-operator"
 CHANNEL: Final = "alpha"
@@ -168,7 +170,7 @@ def service_version() -> dict[str, Any]:
         "kind": "ClusterServiceVersion",
         "metadata": {
             "name": f"{PACKAGE}.v{VERSION}",
-            "annotations": {"capabilities": "Seamless Upgrades", "categories": "Scheduling"},
+            "annotations": {"capabilities": CAPABILITIES, "categories": "Scheduling"},
         },
         "spec": {
             "displayName": "numakube",
@@ -177,6 +179,7 @@ def service_version() -> dict[str, Any]:
             "minKubeVersion": "1.31.0",
             "maturity": CHANNEL,
             "provider": {"name": "numakube"},
+            "icon": [{"base64data": _icon(), "mediatype": "image/svg+xml"}],
             "keywords": ["numa", "scheduler", "topology"],
             "installModes": [
                 {"type": mode, "supported": supported} for mode, supported in _INSTALL_MODES.items()
@@ -187,6 +190,11 @@ def service_version() -> dict[str, Any]:
             },
         },
     }
+
+
+def _icon() -> str:
+    """Return the picture by which consoles show the operator."""
+    return b64encode((ROOT / ICON).read_bytes()).decode()
 
 
 def _owned(kind: str) -> dict[str, str]:

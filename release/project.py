@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 ROOT: Final = Path(__file__).parents[1]
+REPOSITORY_PAGE: Final = "https://github.com/numakube/numakube"
+SITE: Final = "https://numakube.github.io/numakube/"
+ICON: Final = "docs/images/icon.svg"
+CAPABILITIES: Final = "Seamless Upgrades"
+"""How far the operator goes, in the words of OLM and of Artifact Hub."""
 _IMAGE: Final = re.compile(r"/numakube[a-z-]*:(?P<version>\d+\.\d+\.\d+)\b")
 _WITH_IMAGES: Final = ("docs/**/*.md", "packages/*/src/**/*.yaml", "src/**/*.yaml")
 """Pages and examples that name our images; tests of manifests write those in deploy/."""

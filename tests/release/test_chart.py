@@ -19,6 +19,7 @@ from numakube.api.yaml_text import load_manifests, load_yaml
 from numakube.insight.scheduler_engine import tried
 from numakube.manifests.components import COMPONENTS, Choices, objects_of
 from numakube.manifests.pod_template_parts import HASH
+from numakube.manifests.release_image import IMAGE
 
 KIND = "CustomResourceDefinition"
 FOLDER = Path(__file__).parents[2] / "deploy" / "chart"
@@ -252,6 +253,30 @@ def test_feature_gates_are_told_to_every_program() -> None:
             ]
             told += ours
     assert told >= len(CHART_COMPONENTS)
+
+
+def test_artifact_hub_is_told_what_it_shows() -> None:
+    """Lists are YAML within texts there, and the picture is a file of the tree."""
+    about = load_yaml(FILES["Chart.yaml"], "Chart.yaml")
+    assert isinstance(about, dict)
+    annotations = about["annotations"]
+    assert all(isinstance(text, str) for text in annotations.values())
+    listed: dict[str, Any] = {
+        name: load_yaml(annotations[f"artifacthub.io/{name}"], name)
+        for name in ("crds", "images", "links")
+    }
+    assert [one["image"] for one in listed["images"]] == [IMAGE]
+    assert {one["kind"] for one in listed["crds"]} >= {
+        "NodeResourceTopology", "NUMAResourcesOperator",
+    }  # fmt: skip
+    assert all(one["url"].startswith("https://") for one in listed["links"])
+    assert (
+        (FOLDER.parents[1] / about["icon"].partition("/raw/main/")[2])
+        .read_text()
+        .startswith("<svg")
+    )
+    assert about["maintainers"]
+    assert about["sources"]
 
 
 def test_every_value_is_explained() -> None:
