@@ -359,6 +359,7 @@ def constraint_on(key: str, action: str) -> dict[str, Any]:
         (EventKind.NODE_ADDED, {"rack": "x"}, False),
         (EventKind.NODE_UPDATED, {"rack": "x"}, True),
         (EventKind.NODE_REMOVED, None, True),
+        (EventKind.NODE_ADDED, None, True),
     ],
 )
 def test_a_pod_is_woken_by_what_may_change_the_counts(

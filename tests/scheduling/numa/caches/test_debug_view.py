@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.scheduling.numa.caches.reported_node import ReportedNode, pod, taken
+from tests.scheduling.numa.caches.reported_node import ReportedNode, ended, pod, taken
 
 from numakube.scheduling.numa.caches.cache_contract import NumaCache
 from numakube.scheduling.numa.caches.debug_view import examine, mode_of
@@ -64,6 +64,19 @@ def test_a_report_of_the_known_pods_matches() -> None:
     assert found.fingerprints.matched
     assert found.fingerprints.computed == found.fingerprints.reported
     assert (found.only_here, found.only_reported, dict(found.held)) == ((), (), {})
+
+
+def test_a_pod_that_its_kubelet_has_not_taken_yet_is_not_expected_in_a_fingerprint() -> None:
+    """Nor one that has ended."""
+    site, cache = ReportedNode.make(), Predict()
+    seen = taken(bound(pod("seen"), "n1"))
+    site.admit(seen)
+    cache.set_report(site.report())
+    belief = cache.belief("n1")
+    assert belief is not None
+    others = [bound(pod("coming"), "n1"), ended(bound(pod("done"), "n1"))]
+    found = examine(belief, [PodInfo(seen), *map(PodInfo, others)])
+    assert found.fingerprints.computed == found.fingerprints.reported
 
 
 def test_counts_show_what_they_charge() -> None:
