@@ -635,6 +635,11 @@ ANNEXES: Final = (
                 summary="Keeps pods of a node apart or together, by NUMA node, PCI root or island.",
                 by_default=True,
             ),
+            Added(
+                name="LinkedDevices",
+                summary="Gives pods devices that are linked: NVLink, xGMI, HCCS.",
+                by_default=True,
+            ),
         ),
         checks=(
             Added(
@@ -649,6 +654,10 @@ ANNEXES: Final = (
             ),
         ),
         observations=(
+            Added(
+                name="linked",
+                summary="Whether the devices of pods are linked as they ask.",
+            ),
             Added(
                 name="zone-affinity",
                 summary="Whether pods are apart or together as they ask.",

@@ -8,10 +8,12 @@ import pytest
 
 from numakube.api.zone_relations import ZoneLevel
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.held_zones import ZoneMap, islands_of
+from numakube.kubelet.device_islands import islands_of, linked_chance
+from numakube.kubelet.device_pairs import Handout
+from numakube.kubelet.held_zones import ZoneMap
 from numakube.kubelet.kubelet_model import KubeletNode
 from numakube.kubelet.machine import PciPath, tree_of
-from numakube.kubelet.machines.shape_text import from_shape
+from numakube.kubelet.machines.shape_text import from_shape, to_shape
 from numakube.testing import kubelet_settings, pod
 
 ADDRESSES = [f"0000:{number:02x}:00.0" for number in range(1, 9)]
@@ -73,3 +75,26 @@ def test_any_device_of_a_numa_node_with_two_roots_may_be_taken() -> None:
         assert isinstance(outcome, Admitted)
         foreseen = zones.foreseen(demand, outcome)
         assert (len(foreseen.certain), len(foreseen.possible)) == (certain, 2)
+
+
+def test_a_shape_parts_devices_into_islands() -> None:
+    text = "2 sockets, 4 cores, 16Gi, npu 8, 2 switches, islands 2 npu"
+    machine = from_shape(text)
+    (name,) = machine.devices
+    functions = [device.pci for device in machine.devices[name]]
+    assert [len(one) for one in islands_of(machine.tree, functions)] == [8, 8]
+    assert "islands 2 npu" in to_shape(machine)
+
+
+@pytest.mark.parametrize(
+    ("free", "wanted", "chance"), [((6, 2), 8, 0.0), ((8, 0), 8, 1.0), ((2, 2), 2, 2 / 6)]
+)
+def test_how_likely_devices_are_linked(free: tuple[int, int], wanted: int, chance: float) -> None:
+    islands = [frozenset(ADDRESSES[:8]), frozenset(f"0001:{one[5:]}" for one in ADDRESSES)]
+    candidates = [
+        one for island, count in zip(islands, free, strict=True) for one in sorted(island)[:count]
+    ]
+    luck = Handout((), tuple(candidates), wanted)
+    certain = Handout(tuple(candidates))
+    handout = certain if len(candidates) == wanted else luck
+    assert linked_chance(islands, handout) == pytest.approx(chance)

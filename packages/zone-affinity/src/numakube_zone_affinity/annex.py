@@ -17,6 +17,11 @@ ANNEX: Final = Annex(
             summary="Keeps pods of a node apart or together, by NUMA node, PCI root or island.",
             by_default=True,
         ),
+        Added(
+            name="LinkedDevices",
+            summary="Gives pods devices that are linked: NVLink, xGMI, HCCS.",
+            by_default=True,
+        ),
     ),
     checks=(
         Added(name="Zone affinity", summary="Are pods of a node apart or together as they ask?"),
@@ -25,6 +30,7 @@ ANNEX: Final = Annex(
         Added(name="zone-affinity", summary="Which zone a pod would get, and who is there."),
     ),
     observations=(
+        Added(name="linked", summary="Whether the devices of pods are linked as they ask."),
         Added(name="zone-affinity", summary="Whether pods are apart or together as they ask."),
     ),
 )

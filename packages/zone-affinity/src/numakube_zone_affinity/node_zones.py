@@ -221,10 +221,13 @@ class NodeZones:
     def held(self, pod: PodInfo, level: ZoneLevel) -> frozenset[str] | None:
         """Return where a pod of the node has something; ``None`` if that is not known."""
         model = self.model
-        if model is None:
-            return None
-        names = {pod.uid, uid_hash(pod.uid)} & set(model.pods)
-        return self.zone_map(level, model).held(names.pop()) if names else None
+        name = self.name_of(pod)
+        return None if model is None or not name else self.zone_map(level, model).held(name)
+
+    def name_of(self, pod: PodInfo) -> str:
+        """Return by which uid the model knows *pod*; empty if it does not."""
+        known = set(self.model.pods) if self.model is not None else set()
+        return next((name for name in (pod.uid, uid_hash(pod.uid)) if name in known), "")
 
     def zone_map(self, level: ZoneLevel, model: KubeletNode) -> ZoneMap:
         """Return the zones of *level*."""

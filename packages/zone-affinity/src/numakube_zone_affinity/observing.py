@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.observations import UNKNOWN, Observation
+from numakube.kubelet.device_islands import held_linked
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.topology_view import NodeTopology
+from numakube.values.display import short_name
 from numakube_zone_affinity.node_zones import NodeZones, reported, wish_of
 from numakube_zone_affinity.zone_verdicts import Outlook
 
@@ -55,6 +57,34 @@ class RelationObserver:
 
 
 OBSERVER: Final = RelationObserver()
+
+
+class LinkObserver:
+    """What tools find by the entry point ``linked``."""
+
+    def of_pod(self, node: ObservedNode, pod: Pod) -> Observation:
+        """Return whether the devices of a pod that asks for links are linked."""
+        info = PodInfo(pod)
+        zones = zones_of(node)
+        if wish_of(info).linked is None or zones.model is None:
+            return Observation(text=UNKNOWN)
+        found = held_linked(zones.model, zones.name_of(info))
+        told = {name: _LINKED[linked] for name, linked in found.items()}
+        return Observation(
+            text=", ".join(f"{short_name(name)} {word}" for name, word in told.items()) or UNKNOWN,
+            words=tuple(f"Its devices {name} are {word}." for name, word in told.items()),
+            is_bad=False in found.values(),
+            document={"linked": found},
+        )
+
+    def of_zone(self, node: ObservedNode, zone: int) -> Observation:
+        """Return nothing: links are asked for by pods."""
+        del node, zone
+        return Observation(text=UNKNOWN)
+
+
+LINKS: Final = LinkObserver()
+_LINKED: Final = {True: "linked", False: "not linked", None: "linked in an unknown way"}
 
 
 def zones_of(node: ObservedNode) -> NodeZones:

@@ -3,9 +3,6 @@
 What counts are exclusive CPUs, pinned memory and devices; a pod that has none of them is in no
 zone. Where a pod is that a kubelet will admit is certain only as far as the kubelet model knows how
 the kubelet chooses: see `numakube.kubelet.device_pairs`.
-
-An island is a set of devices of one resource of which each is linked to every other (NVLink, xGMI,
-HCCS). Devices that are linked to some of a set only are in the largest sets that they complete.
 """
 
 from __future__ import annotations
@@ -13,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from numakube.api.zone_relations import ZoneLevel
+from numakube.kubelet.device_islands import islands_of
 from numakube.kubelet.device_pairs import device_handouts
 
 if TYPE_CHECKING:
@@ -26,9 +24,6 @@ if TYPE_CHECKING:
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.machine import Device, DeviceTree
     from numakube.kubelet.pod_demand import PodDemand
-
-_MOST_FUNCTIONS: Final = 64
-"""Of one resource that may be linked: reports are written by others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,54 +158,3 @@ def _numa(node: int) -> str:
 def _root(tree: DeviceTree, device: Device) -> tuple[str, ...]:
     path = tree.paths.get(device.pci)
     return () if path is None else (f"PCI root {path.root}",)
-
-
-# ------------------------------------------------------------------------------------------------
-# Islands: largest sets of functions of which each is linked to every other.
-
-
-def islands_of(tree: DeviceTree, functions: Iterable[str]) -> tuple[frozenset[str], ...]:
-    """Return the islands that *functions* form, in order of their addresses.
-
-    A function without links is an island of its own where others are linked; where none is, nothing
-    is known of islands and there are none.
-    """
-    known = sorted({one for one in functions if one})
-    numbers = {one: index for index, one in enumerate(known)}
-    near = [0] * len(known)
-    for one, other in tree.links:
-        if one in numbers and other in numbers and one != other:
-            near[numbers[one]] |= 1 << numbers[other]
-            near[numbers[other]] |= 1 << numbers[one]
-    if not any(near) or len(known) > _MOST_FUNCTIONS:
-        return ()
-    islands = _cliques(near)
-    return tuple(
-        frozenset(known[index] for index in range(len(known)) if island >> index & 1)
-        for island in sorted(islands, key=lambda bits: bits & -bits)
-    )
-
-
-def _cliques(near: list[int]) -> list[int]:
-    """Return the largest sets whose members are all linked, every function in one at least.
-
-    Components that are cliques, which machines have, take one step each. Of others the sets are
-    found greedily, one that has the function with the most links first: at most as many as there
-    are functions, since to list all of them may take for ever.
-    """
-    found: dict[int, None] = {}
-    covered = 0
-    for start in sorted(range(len(near)), key=lambda one: -near[one].bit_count()):
-        if covered >> start & 1:
-            continue
-        island, candidates = 1 << start, near[start]
-        while candidates:
-            best = max(
-                (one for one in range(len(near)) if candidates >> one & 1),
-                key=lambda one: ((near[one] & candidates).bit_count(), -one),
-            )
-            island |= 1 << best
-            candidates &= near[best]
-        found[island] = None
-        covered |= island
-    return list(found)

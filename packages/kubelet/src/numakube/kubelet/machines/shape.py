@@ -147,10 +147,16 @@ class PciClause:
 
 @dataclass(frozen=True, slots=True)
 class LinksClause:
-    """NVLink or xGMI links between any two devices of a resource."""
+    """NVLink, xGMI or HCCS links between any two devices of a resource that are in one island.
+
+    Attributes:
+        count: of the links between two.
+        islands: into how many islands the devices are parted, in order and as evenly as possible.
+    """
 
     resource: str
     count: int
+    islands: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from numakube.errors import InvalidValue
+from numakube.kubelet.device_islands import islands_of
 from numakube.kubelet.machine import (
     NO_TREE,
     Core,
@@ -79,7 +80,8 @@ def attached(
     links = {
         pair: clause.count
         for clause in shape.links
-        for pair in _pairs(known.get(clause.resource, ()))
+        for island in _parted(known.get(clause.resource, ()), clause.islands)
+        for pair in _pairs(island)
     }
     return known, tree_of(paths.values(), links)
 
@@ -104,10 +106,24 @@ def links_of(machine: Machine) -> tuple[LinksClause, ...]:
     """Return the clauses that link the devices of *machine*, as far as clauses can."""
     found = []
     for resource, devices in machine.devices.items():
-        counts = {machine.tree.links.get(pair, 0) for pair in _pairs(devices)}
-        if len(counts) == 1 and counts != {0}:
-            found.append(LinksClause(resource, counts.pop()))
+        links = {pair: machine.tree.links.get(pair, 0) for pair in _pairs(devices)}
+        count = max(links.values(), default=0)
+        islands = len(islands_of(machine.tree, (device.pci for device in devices)))
+        inside = {pair for some in _parted(devices, islands) for pair in _pairs(some)}
+        if count and links == {pair: count if pair in inside else 0 for pair in links}:
+            found.append(LinksClause(resource, count, islands))
     return tuple(found)
+
+
+def _parted(devices: Sequence[Device], islands: int) -> Iterator[Sequence[Device]]:
+    """Yield *devices* in so many parts, in order; the first ones are larger if it is uneven."""
+    linked = [device for device in devices if device.pci]
+    size, larger = divmod(len(linked), max(islands, 1))
+    at = 0
+    for number in range(islands):
+        end = at + size + (number < larger)
+        yield linked[at:end]
+        at = end
 
 
 def _pairs(devices: Sequence[Device]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ without clauses that only state a default.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from itertools import groupby
 from types import MappingProxyType
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 #     N switches [cascaded]            PCIe switches of each NUMA node, with its devices behind them
 #     N slots                          cards of each resource on each NUMA node, on a root port each
 #     links N NAME                     NVLink or xGMI links between any two devices NAME
+#     islands N NAME                   only between those of one of N islands
 #
 # A device ITEM is a LIST of counts a NUMA node (`2` or `2/0`), `N@-` for devices whose plugin
 # reports no topology, or `N@0+1` for devices that belong to the NUMA nodes 0 and 1. A LIST has
@@ -90,6 +91,7 @@ KEYWORDS: Final = (
     "switches",
     "slots",
     "links",
+    "islands",
 )
 
 _SEPARATOR = re.compile(r",|\n|(?:(?<=\s)|^)\+(?=\s)")
@@ -149,6 +151,7 @@ class _ShapeReader:
     hugepages: dict[int, HugePagesClause] = field(default_factory=dict)
     devices: dict[str, DeviceClause] = field(default_factory=dict)
     links: dict[str, LinksClause] = field(default_factory=dict)
+    islands: dict[str, int] = field(default_factory=dict)
     clauses: dict[str, ShapeClause] = field(default_factory=dict)
     """Which clause has set a field or resource, to point at it."""
     fresh: set[str] = field(default_factory=set)
@@ -183,12 +186,18 @@ class _ShapeReader:
             **self.fields,
             hugepages=tuple(self.hugepages.values()),
             devices=tuple(self.devices.values()),
-            links=tuple(self.links.values()),
+            links=tuple(self._linked()),
         )
         if defect := shape.defect():
             clause = self.clauses.get(defect.field, ShapeClause(text, 1))
             raise clause.error(defect.reason)
         return shape
+
+    def _linked(self) -> Iterator[LinksClause]:
+        """Yield the links of each resource; in islands that say no more there is one of each."""
+        for resource in (*self.links, *(name for name in self.islands if name not in self.links)):
+            clause = self.links.get(resource, LinksClause(resource, 1))
+            yield replace(clause, islands=self.islands.get(resource, 1))
 
 
 def parse(text: str, *, presets: Mapping[str, str] = MappingProxyType({})) -> Shape:
@@ -387,6 +396,15 @@ def _read_links(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> 
     reader.links[resource] = LinksClause(resource, clause.number(words[0], minimum=1))
 
 
+def _read_islands(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
+    if len(words) != 2:
+        raise clause.error("write it like `islands 2 nvidia.com/gpu`")
+    resource = _resource(clause, words[1])
+    reader.claim(f"islands {resource}", clause)
+    reader.clauses["links"] = clause
+    reader.islands[resource] = clause.number(words[0], minimum=1)
+
+
 def _read_devices(reader: _ShapeReader, clause: ShapeClause, words: list[str]) -> None:
     resource = _resource(clause, words[0])
     if len(words) == 1:
@@ -457,6 +475,7 @@ _READERS: Final[dict[str, Callable[[_ShapeReader, ShapeClause, list[str]], None]
     "slot": _read_slots,
     "slots": _read_slots,
     "links": _read_links,
+    "islands": _read_islands,
 }
 
 
@@ -518,7 +537,10 @@ def _other_clauses(shape: Shape) -> Iterator[str]:
     yield from (_devices_text(shape, clause) for clause in shape.devices)
     if shape.pci is not None:
         yield _pci_text(shape.pci)
-    yield from (f"links {clause.count} {_name(clause.resource)}" for clause in shape.links)
+    for clause in shape.links:
+        yield f"links {clause.count} {_name(clause.resource)}"
+        if clause.islands > 1:
+            yield f"islands {clause.islands} {_name(clause.resource)}"
 
 
 def _list(shape: Shape, items: Iterable[str]) -> str:

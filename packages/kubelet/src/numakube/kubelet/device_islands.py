@@ -1,0 +1,157 @@
+"""Islands: devices of one resource of which each is linked to every other (NVLink, xGMI, HCCS).
+
+Devices that are linked to some of a set only are in the largest sets that they complete. Where all
+devices of a machine are linked to each other, by NVSwitches, they are one island.
+
+Which devices of a NUMA node a container gets is often luck (`numakube.kubelet.device_pairs`), and
+so is whether they are linked: `linked_chance` says how likely it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from math import comb
+from typing import TYPE_CHECKING, Final
+
+from numakube.kubelet.device_pairs import device_handouts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numakube.kubelet.admission_outcome import Admitted
+    from numakube.kubelet.device_pairs import Handout
+    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet.machine import DeviceTree
+    from numakube.kubelet.pod_demand import PodDemand
+
+_MOST_FUNCTIONS: Final = 64
+"""Of one resource that may be linked: reports are written by others."""
+
+
+def islands_of(tree: DeviceTree, functions: Iterable[str]) -> tuple[frozenset[str], ...]:
+    """Return the islands that *functions* form, in order of their addresses.
+
+    A function without links is an island of its own where others are linked; where none is, nothing
+    is known of islands and there are none.
+    """
+    known = sorted({one for one in functions if one})
+    numbers = {one: index for index, one in enumerate(known)}
+    near = [0] * len(known)
+    for one, other in tree.links:
+        if one in numbers and other in numbers and one != other:
+            near[numbers[one]] |= 1 << numbers[other]
+            near[numbers[other]] |= 1 << numbers[one]
+    if not any(near) or len(known) > _MOST_FUNCTIONS:
+        return ()
+    islands = _cliques(near)
+    return tuple(
+        frozenset(known[index] for index in range(len(known)) if island >> index & 1)
+        for island in sorted(islands, key=lambda bits: bits & -bits)
+    )
+
+
+def _cliques(near: list[int]) -> list[int]:
+    """Return the largest sets whose members are all linked, every function in one at least.
+
+    Components that are cliques, which machines have, take one step each. Of others the sets are
+    found greedily, one that has the function with the most links first: at most as many as there
+    are functions, since to list all of them may take for ever.
+    """
+    found: dict[int, None] = {}
+    covered = 0
+    for start in sorted(range(len(near)), key=lambda one: -near[one].bit_count()):
+        if covered >> start & 1:
+            continue
+        island, candidates = 1 << start, near[start]
+        while candidates:
+            best = max(
+                (one for one in range(len(near)) if candidates >> one & 1),
+                key=lambda one: ((near[one] & candidates).bit_count(), -one),
+            )
+            island |= 1 << best
+            candidates &= near[best]
+        found[island] = None
+        covered |= island
+    return list(found)
+
+
+# ------------------------------------------------------------------------------------------------
+# Whether the devices that a kubelet hands out are linked.
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedProspect:
+    """Whether the devices of one resource that a container will get are pairwise linked.
+
+    Attributes:
+        wanted: how many it gets.
+        free: how many of each island are free, the most first; empty if no links are known.
+        chance: how likely they are linked, if each choice is as likely; ``None`` if that cannot be
+            told because islands overlap.
+    """
+
+    resource: str
+    wanted: int
+    free: tuple[int, ...]
+    chance: float | None
+
+
+def linked_prospects(
+    model: KubeletNode, demand: PodDemand, admitted: Admitted
+) -> tuple[LinkedProspect, ...]:
+    """Return the prospect of every resource of which *model* gives a container several devices."""
+    handouts = device_handouts(model, demand, admitted)
+    return tuple(
+        _prospect(model, handout.resource, handout.functions)
+        for handout in chain.from_iterable(handouts.values())
+        if len(handout.certain) + handout.wanted > 1
+    )
+
+
+def held_linked(model: KubeletNode, uid: str) -> dict[str, bool | None]:
+    """Return by resource whether the devices of each container of a pod are linked.
+
+    That is ``None`` where no links are known; resources of which no container has several are
+    missing.
+    """
+    found: dict[str, bool | None] = {}
+    for held in model.devices.assignments.get(uid, {}).values():
+        for resource, ids in held.items():
+            if len(ids) > 1:
+                devices = {one.id: one.pci for one in model.devices.devices_of(resource)}
+                islands = islands_of(model.machine.tree, devices.values())
+                mine = {devices.get(id_, "") for id_ in ids}
+                linked = any(island >= mine for island in islands) or (len(mine) == 1 and all(mine))
+                found[resource] = found.get(resource) is not False and linked if islands else None
+    return found
+
+
+def _prospect(model: KubeletNode, resource: str, handout: Handout) -> LinkedProspect:
+    devices = model.devices.devices_of(resource)
+    islands = islands_of(model.machine.tree, (device.pci for device in devices))
+    available = model.devices.available(resource)
+    free = sorted((sum(one.pci in island and one.id in available for one in devices)
+                   for island in islands), reverse=True)  # fmt: skip
+    wanted = len(handout.certain) + handout.wanted
+    return LinkedProspect(resource, wanted, tuple(free), linked_chance(islands, handout))
+
+
+def linked_chance(islands: Sequence[frozenset[str]], handout: Handout) -> float | None:
+    """Return how likely it is that all that a container gets is in one of *islands*.
+
+    Parts of one function are as close as can be, and count as linked.
+    """
+    functions = {*handout.certain, *handout.candidates}
+    if len(functions) == 1 and all(functions):
+        return 1.0
+    fitting = [island for island in islands if island.issuperset(handout.certain)]
+    counts = [sum(one in island for one in handout.candidates) for island in fitting]
+    if not any(count >= handout.wanted for count in counts):
+        return 0.0
+    if any(count == len(handout.candidates) for count in counts):
+        return 1.0
+    if sum(map(len, islands)) != len(frozenset().union(*islands)):
+        return None
+    ways = sum(comb(count, handout.wanted) for count in counts)
+    return ways / comb(len(handout.candidates), handout.wanted)
