@@ -88,7 +88,20 @@ FEATURES: Final = (
     Feature("gang-claims", ("no", "yes")),
     Feature("disks", ("none", "local", "rack", "at-once", "offered", "stateful")),
     Feature("owner", ("none", "deployment", "statefulset", "job", "daemonset")),
-    Feature("constraint", ("none", "spread", "apart", "together", "selector", "gate")),
+    Feature(
+        "constraint",
+        (
+            "none",
+            "spread",
+            "apart",
+            "together",
+            "selector",
+            "gate",
+            "zones-apart",
+            "zones-spread",
+            "linked",
+        ),
+    ),
     Feature("priority", ("none", "preempting", "preempting-at-once", "low")),
     Feature("aligned-by", ("kubelet", "annotation", "annotation-by-container")),
     Feature(

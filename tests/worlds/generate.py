@@ -16,6 +16,7 @@ from tests.apps.scheduler.gang_trials import RACK
 from tests.worlds.covering import Row
 from tests.worlds.deployed import DEPLOYABLE
 from tests.worlds.features import BY_NAME, MACHINES
+from tests.worlds.manifests import APP
 from tests.worlds.oracles.placement import WRONG
 from tests.worlds.script import Command
 from tests.worlds.stock import STOCK
@@ -26,6 +27,7 @@ from numakube.kubelet.config_from_words import UNALIGNED
 NODES: Final = 3
 HOST: Final = "kubernetes.io/hostname"
 _POLICIES: Final = BY_NAME["policy"].values[:-1]
+_TIED: Final = f"{APP} in (tied-0,tied-1,tied-2)"
 _VERSIONS: Final = BY_NAME["kubelet"].values[:-1]
 
 
@@ -260,6 +262,13 @@ class _World:
                 return {"together": RACK}
             case "selector":
                 return {"selector": f"{RACK}=r{number % 2}"}
+            case "zones-apart":
+                return {"zone-anti-affinity": _TIED, "zone-mode": "Required"}
+            case "zones-spread":
+                mode = self.rng.choice(("Required", "Preferred"))
+                return {"zone-spread": _TIED, "zone-mode": mode}
+            case "linked":
+                return {"linked": self.rng.choice(("Required", "Preferred")), "gpu": "2"}
             case _:
                 return {"gate": "example.com/later"}
 

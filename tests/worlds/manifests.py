@@ -211,6 +211,11 @@ def pod_document(
         told |= {keys.QOS_CLASS: "LSR", keys.PRIORITY_CLASS: "koord-prod"}
     if "near" in options:
         said["numakube.dev/claim-alignment"] = options["near"]
+    said |= {
+        f"numakube.dev/{key}": options[key]
+        for key in ("zone-anti-affinity", "zone-spread", "zone-mode", "linked")
+        if key in options
+    }
     if "seconds" in options:
         said["lab.numakube.dev/run-seconds"] = options["seconds"]
     return {

@@ -44,6 +44,7 @@ from tests.worlds.oracles.placement import (
     simulation_says_what_fits,
     the_webhook_refuses_what_cannot_run,
 )
+from tests.worlds.oracles.zone_relations import pods_are_in_the_zones_that_they_insist_on
 from tests.worlds.virtual_lab import Lab
 
 __all__ = ["ORACLES", "Finding", "Oracle", "asked"]
@@ -70,6 +71,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     enforcers_keep_pods_on_their_cpus,
     claimed_devices_are_near,
     no_pod_waits_for_devices_that_are_near,
+    pods_are_in_the_zones_that_they_insist_on,
     figures_are_the_same_everywhere,
     events_are_true,
     a_quiet_cluster_is_quiet,

@@ -14,6 +14,7 @@ from numakube.api.affinity_and_taints import NodeSelector
 from numakube.api.nodes import Node
 from numakube.api.pod import Pod, has_ended
 from numakube.api.pod_resources import pending_resize
+from numakube.api.zone_relations import NO_WISH, zone_wish_of
 from numakube.errors import MalformedObject
 from numakube.insight.explain import explain, in_its_gang, pod_subject
 from numakube.insight.explain.claim_explanation import explain_claim
@@ -200,7 +201,8 @@ def _reaches(node: Node, required: NodeSelector | None) -> bool:
 def is_plain(pod: Pod) -> bool:
     """Whether nothing but room decides where *pod* may run."""
     spec = pod.spec
-    annotated = any("koordinator" in key for key in pod.metadata.annotations)
+    wishes = zone_wish_of(pod.metadata.annotations) is not NO_WISH
+    annotated = wishes or any("koordinator" in key for key in pod.metadata.annotations)
     gang = gang_key(PodInfo(pod)) is not None
     constrained = gang or spec.affinity or spec.topology_spread_constraints or spec.resource_claims
     return not (constrained or spec.node_selector or spec.resources or spec.volumes or annotated)

@@ -13,16 +13,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.zone_relations import ANTI_AFFINITY, NO_WISH, zone_wish_of
+from numakube.api.zone_relations import ANTI_AFFINITY, NO_WISH, ZoneLevel, zone_wish_of
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.held_zones import ForeseenZones, ZoneMap
+from numakube.kubelet.held_zones import ForeseenZones, ZoneMap, numa_zone
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand
+from numakube.scheduling.snapshot.pods import held_by
 from numakube.scheduling.snapshot.zone_belief import KubeletRejection, foresees
 from numakube.topology.exact_report import uid_hash
+from numakube.values.numamask import nodes_of
 from numakube.values.topology_policy import TopologyPolicy
 from numakube_zone_affinity.zone_verdicts import (
     HOLDS,
     IS_IN,
+    WOULD_GET,
     WOULD_TAKE,
     Others,
     luck,
@@ -35,11 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.api.zone_relations import ZoneLevel, ZoneRelation, ZoneWish
+    from numakube.api.zone_relations import ZoneRelation, ZoneWish
     from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.scheduling.framework.cycle_state import Allots, Places
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import NumaBelief
+    from numakube.topology.allotments import Share
     from numakube_zone_affinity.zone_verdicts import ZoneVerdict
 
     _Place = Callable[[PodInfo, ZoneLevel], ForeseenZones | None]
@@ -115,6 +120,49 @@ def reported(pod: PodInfo, zones: NodeZones) -> tuple[tuple[str, ZoneVerdict], .
     return tuple((str(bond), zones.judged(pod, bond, zones.held_now)) for bond in own)
 
 
+def allotted(pod: PodInfo, node: NodeInfo, allots: Allots) -> ZoneVerdict | None:
+    """Return what becomes of the relations on *node* if a scheduler plugin decides where it goes.
+
+    It is asked for a place where they hold. ``None`` if it is not the scheduler that decides.
+    """
+    bonds = tuple(_bonds(pod, tuple(_neighbours(pod, node.pods))))
+    zones, offered = _zones_on(node), _offered_by_scheduler(node)
+
+    def judged(places: Places) -> ZoneVerdict:
+        named = frozenset(numa_zone(one) for mask in places.values() for one in nodes_of(mask))
+        found = ForeseenZones(named, named)
+        for bond in sorted(bonds, key=lambda one: not one.is_required):
+            one = (
+                luck()
+                if bond.level is not ZoneLevel.NUMA
+                else zones.decided(pod, bond, found, offered)
+            )
+            if not one.holds:
+                reason = f"{bond}: {one.reason}"
+                return replace(one, reason=reason, is_required=bond.is_required)
+        return HOLDS
+
+    found = allots.allot(node, lambda places: judged(places).holds)
+    return None if found is None else judged(found.places)
+
+
+def _offered_by_scheduler(node: NodeInfo) -> frozenset[str]:
+    topology = None if node.numa is None else node.numa.topology
+    return frozenset(numa_zone(zone.id) for zone in topology.zones) if topology else frozenset()
+
+
+def _zones_of_share(share: Share, model: KubeletNode | None) -> frozenset[str] | None:
+    """Return where a pod is that a scheduler plugin has put there; ``None`` if that is not told."""
+    nodes = {*share.zones, *nodes_of(share.mask)}
+    if share.cpus and model is not None:
+        nodes |= {
+            node.id
+            for node in model.machine.nodes
+            if any(share.cpus >> cpu & 1 for core in node.cores for cpu in core.threads)
+        }
+    return frozenset(map(numa_zone, nodes)) if nodes or not share.cpus else None
+
+
 def _zones_on(node: NodeInfo) -> NodeZones:
     return NodeZones(None if node.numa is None else node.numa.model(), node.pods)
 
@@ -187,20 +235,32 @@ class NodeZones:
         zones = place(pod, bond.level)
         if zones is None:
             return HOLDS  # others refuse the pod
+        offered = self.zone_map(bond.level, model).offered(kubelet_demand(pod, model))
+        is_luck = model.settings.topology_policy == TopologyPolicy.NONE and len(offered) > 1
+        is_there = place == self.held_now
+        if zones.possible and is_luck and not is_there:
+            return luck()
+        return self.decided(pod, bond, zones, offered, takes=IS_IN if is_there else WOULD_TAKE)
+
+    def decided(
+        self,
+        pod: PodInfo,
+        bond: _Bond,
+        zones: ForeseenZones,
+        offered: frozenset[str],
+        *,
+        takes: str = WOULD_GET,
+    ) -> ZoneVerdict:
+        """Return what becomes of one relation of a pod in *zones*."""
         if not zones.possible:
             # Who is nowhere is not beside anybody: only its own wish comes to nothing.
             return HOLDS if bond.owner else nowhere(bond.level)
-        offered = self.zone_map(bond.level, model).offered(kubelet_demand(pod, model))
-        is_luck = model.settings.topology_policy == TopologyPolicy.NONE and len(offered) > 1
-        if is_luck and place != self.held_now:
-            return luck()
         places = {other.key: self.held(other, bond.level) for other in bond.selected}
         others = Others(
             zones={key: zones for key, zones in places.items() if zones is not None},
             unknown=sorted(key for key, zones in places.items() if zones is None),
             counts_itself=bond.relation.selector.matches(pod.labels),
         )
-        takes = IS_IN if place == self.held_now else WOULD_TAKE
         return verdict(bond.relation, others, zones, offered, takes=takes)
 
     def held_now(self, pod: PodInfo, level: ZoneLevel) -> ForeseenZones | None:
@@ -220,7 +280,9 @@ class NodeZones:
 
     def held(self, pod: PodInfo, level: ZoneLevel) -> frozenset[str] | None:
         """Return where a pod of the node has something; ``None`` if that is not known."""
-        model = self.model
+        model, allotment = self.model, held_by(self.pods.get(pod.uid, pod))
+        if allotment is not None and level is ZoneLevel.NUMA:
+            return _zones_of_share(allotment.total, model)
         name = self.name_of(pod)
         return None if model is None or not name else self.zone_map(level, model).held(name)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import Wire
 from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework.cycle_state import ALLOTS
 from numakube.scheduling.framework.plugins import (
     BOOKED,
     Booking,
@@ -41,6 +42,7 @@ from numakube.scheduling.plugins.plugin_arguments import read_args
 from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.zone_belief import NOTHING
 from numakube_zone_affinity.node_zones import (
+    allotted,
     is_concerned,
     present,
     prospect,
@@ -122,7 +124,9 @@ class ZoneAffinity(PreFilter, Filter, Confirm, Reserve, PreBind):
         """Ask the model of the kubelet of *node* in which zone *pod* would be."""
         if not is_concerned(pod, node):
             return SUCCESS
-        verdict = prospect(pod, node)
+        # With claims, whoever chooses their devices has agreed to a place already.
+        allots = None if pod.pod.spec.resource_claims else state.read(ALLOTS)
+        verdict = (allots and allotted(pod, node, allots)) or prospect(pod, node)
         if verdict.holds:
             return SUCCESS
         if not verdict.is_required:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numakube.api.zone_relations import ZoneRelation
     from numakube.kubelet.held_zones import ForeseenZones
 
+WOULD_GET: Final = "it would be put in"
 WOULD_TAKE: Final = "its kubelet would take"
 IS_IN: Final = "it is in"
 MOST_SKEW: Final = 1

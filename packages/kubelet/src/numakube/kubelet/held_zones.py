@@ -97,7 +97,7 @@ class ZoneMap:
             return frozenset(set.intersection(*by_resource))
         if self._level is not ZoneLevel.NUMA:
             return frozenset()
-        return frozenset(_numa(node.id) for node in self._model.machine.nodes if node.cores)
+        return frozenset(numa_zone(node.id) for node in self._model.machine.nodes if node.cores)
 
     def _of_handout(self, handout: DeviceHandout) -> tuple[set[str], set[str]]:
         """Return where a container will be by its devices of one resource, and where it may be."""
@@ -114,11 +114,13 @@ class ZoneMap:
     def _of_cpus(self, cpus: int) -> Iterator[str]:
         manager = self._model.cpus
         if self._level is ZoneLevel.NUMA and cpus and manager is not None:
-            yield from (_numa(node) for node, own in manager.topology.numa.items() if own & cpus)
+            yield from (
+                numa_zone(node) for node, own in manager.topology.numa.items() if own & cpus
+            )
 
     def _of_memory(self, blocks: Iterable[MemoryBlock]) -> Iterator[str]:
         if self._level is ZoneLevel.NUMA:
-            yield from (_numa(node) for block in blocks for node in block.numa_nodes)
+            yield from (numa_zone(node) for block in blocks for node in block.numa_nodes)
 
     def _ids(self, resource: str) -> Iterable[str]:
         return (device.id for device in self._model.devices.devices_of(resource))
@@ -140,7 +142,7 @@ class ZoneMap:
     ) -> Callable[[Device], tuple[str, ...]]:
         tree = self._model.machine.tree
         if self._level is ZoneLevel.NUMA:
-            return lambda device: tuple(map(_numa, device.numa_nodes))
+            return lambda device: tuple(map(numa_zone, device.numa_nodes))
         if self._level is ZoneLevel.PCI_ROOT:
             return lambda device: _root(tree, device)
         islands = islands_of(tree, (device.pci for device in devices))
@@ -151,7 +153,8 @@ class ZoneMap:
         )
 
 
-def _numa(node: int) -> str:
+def numa_zone(node: int) -> str:
+    """Return what a NUMA node is called as a zone."""
     return f"NUMA node {node}"
 
 
