@@ -178,3 +178,29 @@ def test_no_choice_on_the_same_numa_nodes_has_closer_pairs(data: st.DataObject) 
         for others in combinations(nics, count)
     )
     assert shared(tuple(chosen[:count]), tuple(chosen[count:])) == possible
+
+
+def pairs_of_links(*taken: str) -> World:
+    """Return a node whose GPUs 0 and 1, and 2 and 3, are linked; claims of others have *taken*."""
+    machine = from_shape("1 socket, 4 cores, 16Gi, gpu 4, 2 switches, islands 2 gpu")
+    (found,) = machine.devices.values()
+    gpus = [at(f"g{number}", 0, "", one.pci) for number, one in enumerate(found)]
+    world = world_with([one for one in gpus if one["name"] not in taken], [], gpu=2)
+    world.add_node("n", machine=machine, settings=KubeletSettings())
+    return world
+
+
+def test_devices_of_claims_are_linked_if_the_pod_asks_for_that() -> None:
+    world, asked = pairs_of_links("g0"), {"numakube.dev/linked": "Required"}
+    assert names(decide(world, claiming("p", "gpu"))) == ["g1", "g2"]
+    assert names(decide(world, claiming("p", "gpu", annotations=asked))) == ["g2", "g3"]
+    preferred = {"numakube.dev/linked": "Preferred"}
+    assert names(decide(world, claiming("p", "gpu", annotations=preferred))) == ["g2", "g3"]
+
+
+def test_a_pod_that_needs_linked_devices_waits_for_them() -> None:
+    world = pairs_of_links("g0", "g2")
+    asked = claiming("p", "gpu", annotations={"numakube.dev/linked": "Required"})
+    assert world.scheduler().reasons(asked) == {"no devices of claims that are linked are left"}
+    preferred = claiming("p", "gpu", annotations={"numakube.dev/linked": "Preferred"})
+    assert names(decide(world, preferred)) == ["g1", "g3"]

@@ -20,6 +20,7 @@ from numakube.kubelet.device_islands import linked_prospects
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Confirm
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
+from numakube.scheduling.numa.native.pod_wants import wants_of
 from numakube.scheduling.plugins.plugin_arguments import read_args
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand
 from numakube.scheduling.snapshot.zone_belief import foresees
@@ -70,7 +71,7 @@ class LinkedDevices(Confirm):
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
         """Ask the model of the kubelet of *node* whether the devices will be linked."""
         asked = wish_of(pod).linked
-        if asked is None:
+        if asked is None or not _wants_several(pod):
             return SUCCESS
         # Whoever comes to a node may leave it the devices of one island.
         state.is_one_of_a_kind = True
@@ -107,6 +108,15 @@ def links_on(pod: PodInfo, node: NodeInfo) -> Unlinked | None:
         return None  # others refuse it
     unsure = [one for one in linked_prospects(model, demand, outcome) if one.chance != 1.0]
     return Unlinked(_why(unsure[0]), lasts=not unsure[0].free) if unsure else None
+
+
+def _wants_several(pod: PodInfo) -> bool:
+    """Tell whether *pod* asks device plugins for several devices of a resource.
+
+    Devices of claims are linked by who chooses them.
+    """
+    steps = pod.memo("numa-wants", wants_of).steps
+    return any(count > 1 for step in steps for _, count in step.want.devices)
 
 
 def _why(one: LinkedProspect) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec.structs import replace
 
+from numakube.api.zone_relations import Insistence, zone_wish_of
 from numakube.dra.allocated_state import part_of
 from numakube.dra.device_ids import AllocationError, DeviceId, SearchStopped
 from numakube.dra.requests import asks_for_all
@@ -304,6 +305,7 @@ ANNOTATION: Final = "numakube.dev/claim-alignment"
 NOT_NEAR: Final = "no devices for the claims on"
 """How the refusal of a node begins that has devices, but elsewhere."""
 HELD_FAR: Final = "has devices on"
+NO_LINKS: Final = "which devices of claims are linked is not known"
 NOT_TOGETHER: Final = "no NUMA nodes have both CPUs for the pod and devices for its claims"
 REQUIRED: Final = "Required"
 PREFERRED: Final = "Preferred"
@@ -380,7 +382,25 @@ class ClaimAlignment:
         closest = next((one for one in closer if one is not None), None)
         if closest is not None:
             found = replace(found, allocations=closest, alike=None)
-        return found, pairs.verdict(devices_of(found.allocations), self._pod)
+        status = pairs.verdict(devices_of(found.allocations), self._pod)
+        return self._linked(found, pairs, around) if status.ok else (found, status)
+
+    def _linked(
+        self, found: NodeAllocation, pairs: ClaimPairs, near: Near
+    ) -> tuple[NodeAllocation, Status]:
+        """Return devices that are linked, if the pod asks for that and there are some."""
+        asked = zone_wish_of(self._pod.pod.metadata.annotations).linked
+        if asked is None or pairs.are_linked(devices_of(found.allocations)):
+            return found, SUCCESS
+        better = self._devices.allocate(found, near, pairs.linked(), frozenset())
+        if better is not None:
+            found = replace(found, allocations=better, alike=None)
+        verdict = pairs.are_linked(devices_of(found.allocations))
+        if verdict:
+            return found, SUCCESS
+        why = "no devices of claims that are linked are left" if verdict is False else NO_LINKS
+        required = asked is Insistence.REQUIRED
+        return found, unschedulable(why) if required else Status(reasons=(why,))
 
     def _closer(
         self, found: NodeAllocation, pairs: ClaimPairs, level: Closeness, near: Near

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.strictness import strictness_of
 from numakube.dra.device_ids import DeviceId, SearchStopped
 from numakube.kubelet.device_pairs import WITHIN, pairing
-from numakube.kubelet.machine import Closeness, DeviceTree, PciPath
+from numakube.kubelet.machine import NO_TREE, Closeness, DeviceTree, PciPath
 from numakube.scheduling.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
@@ -82,6 +82,32 @@ class ClaimPairs:
 
         return accepts
 
+    def are_linked(self, devices: Iterable[DeviceId]) -> bool | None:
+        """Tell whether devices of one driver are pairwise linked; ``None`` if no links are known.
+
+        Those are NVLink, xGMI and HCCS, as the node's report has them.
+        """
+        groups: dict[str, list[str]] = {}
+        for device in devices:
+            groups.setdefault(device.driver, []).append(str(device))
+        pairs = [pair for group in groups.values() for pair in combinations(group, 2)]
+        if pairs and not self._tree.links:
+            return None
+        return all(self._is_within(Closeness.LINK, *pair) for pair in pairs)
+
+    def linked(self) -> Callable[[Iterable[DeviceId]], bool]:
+        """Return what tells whether devices are linked, so many times and no more."""
+        tried = 0
+
+        def accepts(devices: Iterable[DeviceId]) -> bool:
+            nonlocal tried
+            tried += 1
+            if tried > _TRIED_AT_MOST:
+                raise SearchStopped
+            return bool(self.are_linked(devices))
+
+        return accepts
+
     def lonely(
         self, level: Closeness, wanted: Iterable[DeviceId], free: Iterable[DeviceId]
     ) -> frozenset[DeviceId]:
@@ -143,35 +169,36 @@ class PairTrees:
         topology = node.numa.topology if node.numa is not None else None
         known = self._told_by.get(node.name)
         if known is None or known[0] is not topology:
-            paths, pci = _told(topology)
+            tree, pci = _told(topology)
             if len(self._told_by) >= _KEPT_TREES:
                 self._told.clear()
                 self._told_by.clear()
-            number = self._told.setdefault((frozenset(paths.items()), pci), next(self._numbers))
+            told = frozenset(tree.paths.items()), frozenset(tree.links.items()), pci
+            number = self._told.setdefault(told, next(self._numbers))
             known = self._told_by[node.name] = topology, number
         return known[1]
 
     def of(self, known: CycleClaims, node: NodeInfo) -> tuple[DeviceTree, Closeness | None]:
         """Return the tree of *node*, and how close any devices of different drivers are in it."""
-        told = paths, _ = _told(node.numa.topology if node.numa is not None else None)
+        told = reported, _ = _told(node.numa.topology if node.numa is not None else None)
         pools = known.inventory.pools_for(node.node) if known.inventory is not None else []
         found = self._known.get(node.name)
         if found is None or found[0] is not pools or found[1] != told:
             candidates = [
                 candidate for pool in pools if pool.usable for candidate in pool.candidates
             ]
-            tree = _with_devices(paths, candidates, known, node)
+            tree = _with_devices(reported, candidates, known, node)
             if len(self._known) >= _KEPT_TREES:
                 self._known.clear()
             found = self._known[node.name] = pools, told, tree, _closest(tree, candidates)
         return found[2], found[3]
 
 
-def _told(topology: NodeTopology | None) -> tuple[Mapping[str, PciPath], PciPlaces | None]:
-    """Return the paths of PCI functions and their NUMA nodes, as far as a report tells them."""
+def _told(topology: NodeTopology | None) -> tuple[DeviceTree, PciPlaces | None]:
+    """Return how PCI functions are connected, and where, as far as a report tells."""
     if topology is None:
-        return {}, None
-    return topology.report.tree.paths if topology.report is not None else {}, topology.pci
+        return NO_TREE, None
+    return topology.report.tree if topology.report is not None else NO_TREE, topology.pci
 
 
 def _closest(tree: DeviceTree, candidates: Iterable[CandidateDevice]) -> Closeness | None:
@@ -187,18 +214,26 @@ def _closest(tree: DeviceTree, candidates: Iterable[CandidateDevice]) -> Closene
 
 
 def _with_devices(
-    paths: Mapping[str, PciPath],
+    reported: DeviceTree,
     candidates: Iterable[CandidateDevice],
     known: CycleClaims,
     node: NodeInfo,
 ) -> DeviceTree:
-    """Return the tree of the node's report with the devices of claims in it."""
-    every = dict(paths)
+    """Return the tree of the node's report with the devices of claims in it, and their links."""
+    every = dict(reported.paths)
+    at: dict[str, list[str]] = {}
     for candidate in candidates:
         path = _path(candidate, every, known, node)
         if path is not None:
             every[path.address] = path
-    return DeviceTree(every)
+            address = known.places.pci_address(candidate.device, candidate.id.driver)
+            at.setdefault(address or "", []).append(path.address)
+    links = dict(reported.links) | {
+        (min(pair), max(pair)): count
+        for (one, other), count in reported.links.items()
+        for pair in product(at.get(one, ()), at.get(other, ()))
+    }
+    return DeviceTree(every, links)
 
 
 def _path(

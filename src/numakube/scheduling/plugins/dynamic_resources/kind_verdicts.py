@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from numakube.api.strictness import CLOSENESS
+from numakube.api.zone_relations import LINKED
 from numakube.scheduling.framework.status import SUCCESS, Verdicts, unresolvable
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_key
@@ -61,7 +62,8 @@ def asker_of(pod: PodInfo) -> Hashable:
     """Return what pods have in common whose claims must be as near to CPUs and to each other."""
     names = tuple(entry.name for entry in pod.pod.spec.resource_claims)
     annotations = pod.pod.metadata.annotations
-    return kubelet_key(pod), names, annotations.get(ANNOTATION), annotations.get(CLOSENESS)
+    asked = tuple(annotations.get(key) for key in (ANNOTATION, CLOSENESS, LINKED))
+    return kubelet_key(pod), names, asked
 
 
 class NodeVerdicts:
