@@ -18,6 +18,7 @@ from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.testing import GPU, World, pod
+from numakube_planning.audit import audit
 from numakube_zone_affinity.explaining import with_relations
 
 if TYPE_CHECKING:
@@ -255,6 +256,8 @@ def test_the_doctor_and_explanations_say_whether_relations_hold() -> None:
     seen = observer("zone-affinity").of_pod(observed(facts, "n"), server)
     assert seen.is_bad
     assert seen.text == "zone-anti-affinity app=worker does not hold"
+    unmet = audit(facts, facts.pods, wishes=[observer("zone-affinity")]).unmet
+    assert [(one.name, one.why) for one in unmet] == [("server", seen.words)]
     for index in range(2):
         world.run(gpu_pod(f"worker-{index}", "worker"), "n")
     planned, scheduler = manifest_subject(gpu_pod("planned", "server", AWAY)), world.scheduler()

@@ -39,10 +39,11 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.misalignment import Judged
-    from numakube.insight.observations import Observer
+    from numakube.insight.observations import Observation, Observer
     from numakube.scheduling.assembly import Engine
 
 OBSERVED_TITLES: Final = ("NAMESPACE", "POD", "NODE", "HAS", "SINCE", "WHY")
+UNMET_TITLES: Final = ("NAMESPACE", "POD", "NODE", "NOT AS IT ASKS")
 TITLES: Final = ("NAMESPACE", "POD", "NODE", "ZONES", "SINCE", "CAUSE", "ALIGNED ON", "WHY")
 MORE: Final = ("CONTROLLER", "PREDICTED", "IS")
 _FEW: Final = 2
@@ -112,6 +113,8 @@ class Audit(Document, frozen=True, kw_only=True):
         wanting: how many pods want alignment.
         aligned: how many of them have it.
         observed: what was seen of all that want it, if that was asked for.
+        unmet: those that are not beside other pods of their node, or whose devices are not linked,
+            as they ask by annotations.
     """
 
     api_version: str = "insight.numakube.dev/v1alpha1"
@@ -122,6 +125,7 @@ class Audit(Document, frozen=True, kw_only=True):
     misaligned: tuple[AuditedPod, ...] = ()
     unknown: tuple[UnknownPod, ...] = ()
     observed: tuple[ObservedPod, ...] = ()
+    unmet: tuple[ObservedPod, ...] = ()
 
     @property
     def disappointed(self) -> tuple[ObservedPod, ...]:
@@ -139,6 +143,11 @@ def observed_row(pod: ObservedPod, taken_at: str) -> list[str]:
         _age(pod.since, taken_at),
         " ".join(pod.why[1:]),
     ]
+
+
+def unmet_row(pod: ObservedPod) -> list[str]:
+    """Return the cells of a pod that does not have what it asks for by annotations."""
+    return [pod.namespace, pod.name, pod.node, " ".join(pod.why)]
 
 
 def observed_summary(audit: Audit, observer: str) -> str:
@@ -201,7 +210,12 @@ _STATIC: Final = "static"
 
 
 def audit(
-    facts: ClusterFacts, pods: Iterable[Pod], *, moves: bool = True, watcher: Observer | None = None
+    facts: ClusterFacts,
+    pods: Iterable[Pod],
+    *,
+    moves: bool = True,
+    watcher: Observer | None = None,
+    wishes: Iterable[Observer] = (),
 ) -> Audit:
     """Return which of *pods* want alignment and do not have it.
 
@@ -210,16 +224,39 @@ def audit(
         pods: those to look at.
         moves: whether to look for nodes that would align them now, which takes the most time.
         watcher: tells what they really have, if that is wanted.
+        wishes: tell whether pods have what they ask for besides.
     """
-    return _Auditor(facts, moves=moves, watcher=watcher).of(pods)
+    return _Auditor(facts, moves=moves, watcher=watcher, wishes=tuple(wishes)).of(pods)
+
+
+def _observed_pod(pod: Pod, one: Observation) -> ObservedPod:
+    """Return what was seen of a pod, for lists."""
+    return ObservedPod(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        node=pod.spec.node_name,
+        text=one.text,
+        why=one.words,
+        disappointed=one.is_bad,
+        since=one.since,
+        figures=dict(one.document),
+    )
 
 
 class _Auditor:
     """The work on one audit."""
 
-    def __init__(self, facts: ClusterFacts, *, moves: bool, watcher: Observer | None) -> None:
+    def __init__(
+        self,
+        facts: ClusterFacts,
+        *,
+        moves: bool,
+        watcher: Observer | None,
+        wishes: tuple[Observer, ...],
+    ) -> None:
         self._facts = facts
         self._watcher = watcher
+        self._wishes = wishes
         self._moves = moves
         self._schedulers = numa_schedulers(facts)
         self._predicted = predictions_in(facts)
@@ -229,10 +266,12 @@ class _Auditor:
         found: list[AuditedPod] = []
         unknown: list[UnknownPod] = []
         seen: list[ObservedPod] = []
+        unmet: list[ObservedPod] = []
         wanting = 0
         for pod, view in self._wanting(pods):
             wanting += 1
             seen += self._seen(pod)
+            unmet += self._unmet(pod)
             if view is None:
                 unknown.append(_unknown(pod, "nothing is known of its node's NUMA zones"))
                 continue
@@ -249,21 +288,20 @@ class _Auditor:
             misaligned=tuple(sorted(found, key=lambda one: (one.namespace, one.name))),
             unknown=tuple(sorted(unknown, key=lambda one: (one.namespace, one.name))),
             observed=tuple(sorted(seen, key=lambda one: (one.namespace, one.name))),
+            unmet=tuple(sorted(unmet, key=lambda one: (one.namespace, one.name))),
         )
+
+    def _unmet(self, pod: Pod) -> Iterator[ObservedPod]:
+        for observer in self._wishes:
+            one = observer.of_pod(observed(self._facts, pod.spec.node_name), pod)
+            if one.is_bad:
+                yield _observed_pod(pod, one)
 
     def _seen(self, pod: Pod) -> Iterator[ObservedPod]:
         if self._watcher is None:
             return
-        one = self._watcher.of_pod(observed(self._facts, pod.spec.node_name), pod)
-        yield ObservedPod(
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            node=pod.spec.node_name,
-            text=one.text,
-            why=one.words,
-            disappointed=one.is_bad,
-            since=one.since,
-            figures=dict(one.document),
+        yield _observed_pod(
+            pod, self._watcher.of_pod(observed(self._facts, pod.spec.node_name), pod)
         )
 
     def _wanting(self, pods: Iterable[Pod]) -> Iterator[tuple[Pod, NodeTopology | None]]:

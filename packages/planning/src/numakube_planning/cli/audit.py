@@ -60,14 +60,15 @@ def command(
     """Which pods want alignment and do not have it?
 
     Covers all namespaces unless one is named. ALIGNED ON lists nodes that would align the pod now
-    if it were placed again, tried on the scheduler's plugins and the kubelet model. Exits with 1 if
-    a pod is not aligned, or with --measured does not really have what it was promised.
+    if it were placed again, tried on the scheduler's plugins and the kubelet model. Pods whose
+    annotations ask for zones or links that they do not have are listed too. Exits with 1 if a
+    pod of either list is found, or with --measured if one lacks what it was promised.
     """
     del what
     from numakube.apps.gathering import SCHEDULING
     from numakube.cli.shared.selection import chosen_pods
     from numakube.insight.collected import SCHEDULER
-    from numakube.insight.observations import observer
+    from numakube.insight.observations import observer, observers
     from numakube.insight.unknown_zones import nothing_known
     from numakube_planning.audit import audit
 
@@ -82,10 +83,11 @@ def command(
         if (not names or pod.metadata.name in names) and node in ("", pod.spec.node_name)
     ]
     watcher = observer(_MEASURED) if measured else None
-    found = audit(facts, chosen, moves=moves, watcher=watcher)
+    wishes = [one for name, one in observers().items() if name != _MEASURED]
+    found = audit(facts, chosen, moves=moves, watcher=watcher, wishes=wishes)
     _print(found, output)
     warn_of_refusal(facts)
-    is_bad = found.misaligned or found.disappointed
+    is_bad = found.misaligned or found.disappointed or found.unmet
     return _MISALIGNED if is_bad and not exit_zero else 0
 
 
@@ -95,10 +97,12 @@ def _print(found: Audit, output: Output) -> None:
         MORE,
         OBSERVED_TITLES,
         TITLES,
+        UNMET_TITLES,
         observed_row,
         observed_summary,
         row,
         summary,
+        unmet_row,
     )
 
     if output in (Output.JSON, Output.YAML):
@@ -111,6 +115,10 @@ def _print(found: Audit, output: Output) -> None:
         for line in column_lines(titles, rows):
             say(line)
     say(summary(found))
+    if found.unmet:
+        say("")
+        for line in column_lines(UNMET_TITLES, map(unmet_row, found.unmet)):
+            say(line)
     if not found.observed:
         return
     shown = found.observed if wide else found.disappointed
