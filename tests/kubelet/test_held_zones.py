@@ -9,10 +9,10 @@ import pytest
 from numakube.api.zone_relations import ZoneLevel
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_islands import islands_of, linked_chance
-from numakube.kubelet.device_pairs import Handout
+from numakube.kubelet.device_pairs import DeviceHandout
 from numakube.kubelet.held_zones import ZoneMap
 from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.machine import PciPath, tree_of
+from numakube.kubelet.machine import Device, PciPath, tree_of
 from numakube.kubelet.machines.shape_text import from_shape, to_shape
 from numakube.testing import kubelet_settings, pod
 
@@ -90,11 +90,13 @@ def test_a_shape_parts_devices_into_islands() -> None:
     ("free", "wanted", "chance"), [((6, 2), 8, 0.0), ((8, 0), 8, 1.0), ((2, 2), 2, 2 / 6)]
 )
 def test_how_likely_devices_are_linked(free: tuple[int, int], wanted: int, chance: float) -> None:
-    islands = [frozenset(ADDRESSES[:8]), frozenset(f"0001:{one[5:]}" for one in ADDRESSES)]
-    candidates = [
-        one for island, count in zip(islands, free, strict=True) for one in sorted(island)[:count]
-    ]
-    luck = Handout((), tuple(candidates), wanted)
-    certain = Handout(tuple(candidates))
-    handout = certain if len(candidates) == wanted else luck
+    islands = [frozenset(f"{island}-{at}" for at in range(8)) for island in "ab"]
+    devices = tuple(
+        Device(one)
+        for island, count in zip(islands, free, strict=True)
+        for one in sorted(island)[:count]
+    )
+    certain = DeviceHandout("npu", devices)
+    luck = DeviceHandout("npu", (), devices, wanted)
+    handout = certain if len(devices) == wanted else luck
     assert linked_chance(islands, handout) == pytest.approx(chance)

@@ -35,6 +35,8 @@ MACHINES: Final = {
     "eight-zones": "2 sockets, 4 numa each, 2 cores, smt 2, 4Gi, gpu 1, hugepages-2Mi 64",
     "sixteen-zones": "2 sockets, 8 numa each, 2 cores, smt 2, 2Gi, gpu 1, hugepages-2Mi 64",
     "shared-devices": "2 sockets, 2 numa each, 2 cores, smt 2, 8Gi, gpu 1@0+1 1@2+3",
+    "islands": "2 sockets, 4 cores, smt 2, 16Gi, gpu 4, 2 switches, islands 4 gpu,"
+    " hugepages-2Mi 512",
     "superchip": "2 sockets, 8 cores, 16Gi, gpu 2, 32 cxl 1Gi, hugepages-2Mi 64",
 }
 

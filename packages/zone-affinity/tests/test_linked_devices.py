@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from numakube.api.node_islands import ISLANDS, read_islands, told_islands
+from numakube.errors import InvalidValue
+from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.observations import observed
 from numakube.scheduling.cycle import Chosen
 from numakube.testing import GPU, World, pod
@@ -102,3 +106,35 @@ def test_tools_say_whether_devices_are_linked() -> None:
     facts = world.facts()
     seen = LINKS.of_pod(observed(facts, "n"), facts.pods[-1])
     assert (seen.text, seen.is_bad) == ("gpu not linked", True)
+
+
+def test_an_annotation_of_the_node_tells_islands_that_nobody_else_knows() -> None:
+    plain, told = "1 socket, 8 cores, 64Gi, gpu 4", json.dumps({GPU: ["0,1", "2,3"]})
+    world = World()
+    world.add_node("n", machine=plain, annotations={ISLANDS: told})
+    assert world.scheduler().reasons(wanting("a", 2)) == {
+        "devices not linked: vendor.example/gpu may be (33%), by luck: 4 free in 2 islands"
+        " (2 and 2)"
+    }
+    world.run(wanting("b", 2), "n")
+    assert isinstance(world.scheduler().decide(wanting("a", 2)), Chosen)
+    facts = world.facts()
+    assert LINKS.of_pod(observed(facts, "n"), facts.pods[0]).text == "gpu linked"
+
+
+@pytest.mark.parametrize(
+    "text", ["[", '{"a": 1}', '{"a": ["x"]}', '{"a": ["0-99999999"]}', "x" * 20000]
+)
+def test_islands_that_cannot_be_read_are_none(text: str) -> None:
+    assert told_islands({ISLANDS: text}) == {}
+    with pytest.raises(InvalidValue):
+        read_islands(text)
+
+
+def test_the_doctor_tells_of_nodes_whose_islands_cannot_be_read() -> None:
+    world = World()
+    world.add_node("n", annotations={ISLANDS: "["})
+    (entry,) = diagnose(world.facts(), only=["NUMA-ZONE-RELATION-UNREADABLE"]).entries
+    (finding,) = entry.findings
+    assert finding.node == "n"
+    assert finding.detail.startswith("metadata.annotations[numakube.dev/islands]: not an object")

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.node_islands import ISLANDS, read_islands
 from numakube.api.zone_relations import zone_wish_of
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
+from numakube.errors import InvalidValue
+from numakube.insight.doctor.findings import (
+    Finding,
+    FindingSubject,
+    Rule,
+    Severity,
+    about_node,
+)
 from numakube.insight.observations import observed
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube_zone_affinity.node_zones import reported, wish_of
@@ -31,9 +39,9 @@ BROKEN: Final = Rule(
 UNREADABLE: Final = Rule(
     id="NUMA-ZONE-RELATION-UNREADABLE",
     severity=Severity.ERROR,
-    title="Pods ask for zones in words that nobody understands",
-    why="No node is chosen for them until the annotation is right.",
-    fix="kubectl annotate pod POD -n NAMESPACE --overwrite KEY=VALUE   # and its owner's template",
+    title="Annotations about zones and links cannot be read",
+    why="No node is chosen for such pods, and such nodes count as ones without links.",
+    fix="kubectl annotate KIND NAME --overwrite KEY=VALUE   # of a pod, its owner's template too",
 )
 RULES: Final = (BROKEN, UNREADABLE)
 
@@ -55,6 +63,11 @@ def _unreadable(facts: ClusterFacts) -> Iterator[Finding]:
         if not pod.spec.node_name:
             for mistake in zone_wish_of(pod.metadata.annotations).mistakes:
                 yield _about(UNREADABLE, pod, mistake)
+    for name, node in facts.nodes.items():
+        try:
+            read_islands(node.metadata.annotations.get(ISLANDS, ""))
+        except InvalidValue as error:
+            yield about_node(UNREADABLE, name, f"metadata.annotations[{ISLANDS}]: {error}")
 
 
 def _about(rule: Rule, pod: Pod, detail: str) -> Finding:

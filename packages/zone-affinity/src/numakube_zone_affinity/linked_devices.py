@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import Wire
+from numakube.api.node_islands import told_islands
 from numakube.api.zone_relations import Insistence
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.device_islands import linked_prospects
@@ -106,7 +107,8 @@ def links_on(pod: PodInfo, node: NodeInfo) -> Unlinked | None:
     outcome = belief.outcome_of(pod) if foresees(belief) else model.clone().admit(demand)
     if not isinstance(outcome, Admitted):
         return None  # others refuse it
-    unsure = [one for one in linked_prospects(model, demand, outcome) if one.chance != 1.0]
+    told = told_islands(node.node.metadata.annotations)
+    unsure = [one for one in linked_prospects(model, demand, outcome, told) if one.chance != 1.0]
     return Unlinked(_why(unsure[0]), lasts=not unsure[0].free) if unsure else None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.node_islands import NONE_TOLD, told_islands
 from numakube.api.zone_relations import ANTI_AFFINITY, NO_WISH, ZoneLevel, zone_wish_of
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.held_zones import ForeseenZones, ZoneMap, numa_zone
@@ -37,6 +38,7 @@ from numakube_zone_affinity.zone_verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from numakube.api.node_islands import ToldIslands
     from numakube.api.pod import Pod
     from numakube.api.zone_relations import ZoneRelation, ZoneWish
     from numakube.kubelet.kubelet_model import KubeletNode
@@ -164,7 +166,8 @@ def _zones_of_share(share: Share, model: KubeletNode | None) -> frozenset[str] |
 
 
 def _zones_on(node: NodeInfo) -> NodeZones:
-    return NodeZones(None if node.numa is None else node.numa.model(), node.pods)
+    told = told_islands(node.node.metadata.annotations)
+    return NodeZones(None if node.numa is None else node.numa.model(), node.pods, told)
 
 
 def _foreseen(
@@ -211,11 +214,18 @@ class NodeZones:
     Attributes:
         model: of its kubelet; ``None`` if the node does not say enough.
         pods: of the node, by uid.
+        told: its islands, as far as an annotation of the node tells them.
     """
 
-    def __init__(self, model: KubeletNode | None, pods: Mapping[str, PodInfo]) -> None:
+    def __init__(
+        self,
+        model: KubeletNode | None,
+        pods: Mapping[str, PodInfo],
+        told: ToldIslands = NONE_TOLD,
+    ) -> None:
         self.model = model
         self.pods = pods
+        self.told = told
         self._maps: dict[ZoneLevel, ZoneMap] = {}
 
     def worst(self, pod: PodInfo, bonds: Sequence[_Bond], place: _Place) -> ZoneVerdict:
@@ -294,7 +304,7 @@ class NodeZones:
     def zone_map(self, level: ZoneLevel, model: KubeletNode) -> ZoneMap:
         """Return the zones of *level*."""
         if level not in self._maps:
-            self._maps[level] = ZoneMap(model, level)
+            self._maps[level] = ZoneMap(model, level, self.told)
         return self._maps[level]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from numakube.api.node_islands import told_islands
 from numakube.insight.observations import UNKNOWN, Observation
 from numakube.kubelet.device_islands import held_linked
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -68,7 +69,7 @@ class LinkObserver:
         zones = zones_of(node)
         if wish_of(info).linked is None or zones.model is None:
             return Observation(text=UNKNOWN)
-        found = held_linked(zones.model, zones.name_of(info))
+        found = held_linked(zones.model, zones.name_of(info), zones.told)
         told = {name: _LINKED[linked] for name, linked in found.items()}
         return Observation(
             text=", ".join(f"{short_name(name)} {word}" for name, word in told.items()) or UNKNOWN,
@@ -93,7 +94,8 @@ def zones_of(node: ObservedNode) -> NodeZones:
     exact = view.report if isinstance(view, NodeTopology) else None
     model = None if exact is None else node_of(exact)
     pods: Mapping[str, PodInfo] = {pod.metadata.uid: PodInfo(pod) for pod in node.pods}
-    return NodeZones(None if isinstance(model, Unusable) else model, pods)
+    told = told_islands(node.annotations)
+    return NodeZones(None if isinstance(model, Unusable) else model, pods, told)
 
 
 def _sentence(name: str, verdict: ZoneVerdict, places: list[str]) -> str:

@@ -12,13 +12,15 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from numakube.api.node_islands import NONE_TOLD
 from numakube.api.zone_relations import ZoneLevel
-from numakube.kubelet.device_islands import islands_of
+from numakube.kubelet.device_islands import device_sets
 from numakube.kubelet.device_pairs import device_handouts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from numakube.api.node_islands import ToldIslands
     from numakube.kubelet.admission_outcome import Admitted, MemoryBlock
     from numakube.kubelet.device_pairs import DeviceHandout
     from numakube.kubelet.kubelet_model import KubeletNode
@@ -42,9 +44,10 @@ class ForeseenZones:
 class ZoneMap:
     """The zones of one level on the node of a kubelet model, by what is in them."""
 
-    def __init__(self, model: KubeletNode, level: ZoneLevel) -> None:
+    def __init__(self, model: KubeletNode, level: ZoneLevel, told: ToldIslands = NONE_TOLD) -> None:
         self._model = model
         self._level = level
+        self._told = told
 
     def held(self, uid: str) -> frozenset[str]:
         """Return where an admitted pod has something."""
@@ -133,23 +136,21 @@ class ZoneMap:
         found: dict[tuple[str, str], tuple[str, ...]] = {}
         for resource in self._model.devices.resources():
             devices = self._model.devices.devices_of(resource)
-            named = self._names(resource, devices)
+            named = self._names(resource)
             found |= {(resource, device.id): named(device) for device in devices}
         return found
 
-    def _names(
-        self, resource: str, devices: tuple[Device, ...]
-    ) -> Callable[[Device], tuple[str, ...]]:
+    def _names(self, resource: str) -> Callable[[Device], tuple[str, ...]]:
         tree = self._model.machine.tree
         if self._level is ZoneLevel.NUMA:
             return lambda device: tuple(map(numa_zone, device.numa_nodes))
         if self._level is ZoneLevel.PCI_ROOT:
             return lambda device: _root(tree, device)
-        islands = islands_of(tree, (device.pci for device in devices))
+        islands = device_sets(self._model, resource, self._told)
         return lambda device: tuple(
             f"island {number} of {resource}"
             for number, island in enumerate(islands)
-            if device.pci in island
+            if device.id in island
         )
 
 

@@ -117,7 +117,7 @@ def _print(found: Audit, output: Output) -> None:
     say(summary(found))
     if found.unmet:
         say("")
-        for line in column_lines(UNMET_TITLES, map(unmet_row, found.unmet)):
+        for line in column_lines(UNMET_TITLES, [unmet_row(pod) for pod in found.unmet]):
             say(line)
     if not found.observed:
         return
