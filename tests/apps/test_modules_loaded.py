@@ -17,16 +17,15 @@ from numakube.annexes import Group, annexes, points
 from numakube.programs import PROGRAMS
 
 CEILINGS = {
-    "scheduler": 279,
-    "extender": 276,
+    "scheduler": 283,
+    "extender": 280,
     "exporter": 121,
     "enforcer": 119,
     "operator": 92,
-    "webhook": 105,
+    "webhook": 106,
     "gc": 51,
     "admission-check": 80,
-    "rebalancer": 276,
-    "dashboard": 203,
+    "rebalancer": 280,
     **rows("MODULE_CEILINGS"),
 }
 SLACK = 8

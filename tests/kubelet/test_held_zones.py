@@ -8,7 +8,8 @@ import pytest
 
 from numakube.api.zone_relations import ZoneLevel
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.device_islands import islands_of, linked_chance
+from numakube.kubelet.device_islands import islands_of
+from numakube.kubelet.device_links import linked_chance
 from numakube.kubelet.device_pairs import DeviceHandout
 from numakube.kubelet.held_zones import ZoneMap
 from numakube.kubelet.kubelet_model import KubeletNode

@@ -17,7 +17,7 @@ from numakube.api.codec import Wire
 from numakube.api.node_islands import told_islands
 from numakube.api.zone_relations import Insistence
 from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.device_islands import linked_prospects
+from numakube.kubelet.device_links import linked_prospects
 from numakube.scheduling.framework.cluster_events import EventKind
 from numakube.scheduling.framework.plugins import Confirm
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
@@ -31,7 +31,7 @@ from numakube_zone_affinity.node_zones import wish_of
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping, Sequence
 
-    from numakube.kubelet.device_islands import LinkedProspect
+    from numakube.kubelet.device_links import LinkedProspect
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.registry import Handle
     from numakube.scheduling.snapshot.nodes import NodeInfo

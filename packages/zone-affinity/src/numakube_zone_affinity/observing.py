@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.node_islands import told_islands
 from numakube.insight.observations import UNKNOWN, Observation
-from numakube.kubelet.device_islands import held_linked
+from numakube.kubelet.device_links import held_linked
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.model_report import node_of
 from numakube.topology.numa_zones import Unusable

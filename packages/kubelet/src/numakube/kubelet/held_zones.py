@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.node_islands import NONE_TOLD
 from numakube.api.zone_relations import ZoneLevel
-from numakube.kubelet.device_islands import device_sets
+from numakube.kubelet.device_links import device_sets
 from numakube.kubelet.device_pairs import device_handouts
 
 if TYPE_CHECKING:
