@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
 from tests.apps.own_process import THIS, fetch
 
+from numakube.kube import ObjectKey
+from numakube.kube.subresources import request_token
 from numakube.testing import until
 from numakube_lab.testing import Site
 
@@ -57,16 +60,20 @@ class Running:
 
 @dataclass(slots=True)
 class Programs:
-    """The exporters and the scheduler of a cluster, each of one version or the other."""
+    """The programs of a cluster, each of one version or the other."""
 
     site: Site
     tasks: asyncio.TaskGroup
     exporters: dict[str, Running] = field(default_factory=dict)
     scheduler: Running | None = None
+    operator: Running | None = None
 
-    async def start(self, version: str, *words: str) -> Running:
-        """Run a program; it serves when this returns."""
-        told = ("--kubeconfig", str(self.site.kubeconfig), "--log-format=json")
+    async def start(self, version: str, *words: str, account: ObjectKey | None = None) -> Running:
+        """Run a program as the administrator, or as an *account*; it serves when this returns."""
+        kubeconfig = self.site.kubeconfig
+        if account is not None:
+            kubeconfig = await kubeconfig_of(self.site, account)
+        told = ("--kubeconfig", str(kubeconfig), "--log-format=json")
         process = await asyncio.create_subprocess_exec(
             *VERSIONS[version], *words, *told, stderr=PIPE
         )
@@ -107,12 +114,34 @@ class Programs:
         await until(leads)
         return successor
 
+    async def operate_with(self, version: str, account: ObjectKey, *words: str) -> Running:
+        """Replace the operator, which has the rights of its *account* and no others."""
+        if self.operator is not None:
+            await self.operator.end()
+        self.operator = await self.start(
+            *(version, "operator", "--namespace", account.namespace),
+            *("--bind-address", "127.0.0.1:0", *words),
+            account=account,
+        )
+        return self.operator
+
     async def end(self) -> None:
         """End all of them."""
-        for running in (*self.exporters.values(), self.scheduler):
+        for running in (*self.exporters.values(), self.scheduler, self.operator):
             if running is not None and running.process.returncode is None:
                 running.process.kill()
                 await running.process.wait()
+
+
+async def kubeconfig_of(site: Site, account: ObjectKey) -> Path:
+    """Write how a service account reaches a cluster; return the file."""
+    config = yaml.safe_load(site.kubeconfig.read_text())
+    token = await request_token(site.client, account)
+    for user in config["users"]:
+        user["user"] = {"token": token.token}
+    file = site.folder / f"{account.name}.yaml"
+    file.write_text(yaml.safe_dump(config))
+    return file
 
 
 async def command(site: Site, version: str, *words: str | Path) -> str:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.apps.deployer.test_helm import CHART, helm
 from tests.apps.operator.test_on_the_lab import (
-    in_state,
     kinds_served,
     label,
     remove_definition,
     wanted_exporters,
     wanted_scheduler,
 )
-from tests.upgrade.programs import command
+from tests.upgrade.programs import Programs, Running, command
 
 from numakube.apps.operator.controller import OPERATORS, SCHEDULERS
+from numakube.kube import ObjectKey
 from numakube.kube.catalog import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -33,6 +35,7 @@ from numakube.kube.catalog import (
 )
 from numakube.kube.client import Client
 from numakube.kubelet.machines.shape_text import from_shape
+from numakube.manifests.release_image import IMAGE
 from numakube.testing import pod_document, until
 from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.testing import Opener, Site, SiteOptions
@@ -42,6 +45,10 @@ pytestmark = [pytest.mark.upgrade, pytest.mark.timeout(600)]
 INSTALLED = (DAEMON_SETS, DEPLOYMENTS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES)
 KEPT = (*INSTALLED, CONFIG_MAPS, SERVICE_ACCOUNTS, LEASES)
 WAITING = ("--wait", "--timeout", "4m")
+ELSEWHERE = "registry.example/elsewhere:1"
+"""An image that nodes of a lab do not run: the operator is a process of its own version instead."""
+OPERATOR = ObjectKey("numakube", "numaresources-controller-manager")
+OPERATED = ("NUMAResourcesOperator", "NUMAResourcesScheduler")
 
 
 @pytest.fixture
@@ -141,19 +148,29 @@ async def test_the_chart_is_upgraded_and_rolled_back(site: Site) -> None:
 
 
 async def test_the_operator_is_upgraded_and_rolled_back(site: Site) -> None:
-    """What it made stays as it is, and it goes on caring for it."""
-    client, pods = site.client, {}
-    await command(site, "older", "deploy", "operator", "--wait")
-    await kinds_served(client)
-    await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
-    await client.create(SCHEDULERS.raw, wanted_scheduler())
-    await in_state(client, OPERATORS, "Available")
-    await in_state(client, SCHEDULERS, "Available")
-    first = await identities(client)
-    for number, version in enumerate(("older", "this", "older")):
-        await command(site, version, "deploy", "operator", "--wait")
-        await in_state(client, OPERATORS, "Available")
-        await in_state(client, SCHEDULERS, "Available")
-        pods[f"p{number}"] = await runs_aligned(client, f"p{number}", "numa")
-        assert await run_on(client, pods)
-        assert (await identities(client)).items() >= first.items()
+    """What it made stays as it is, and each version goes on caring for it by its own role."""
+    client, pods, first = site.client, {}, dict[str, str]()
+    async with asyncio.TaskGroup() as tasks:
+        programs = Programs(site, tasks)
+        try:
+            for number, version in enumerate(("older", "this", "older")):
+                await command(site, version, "deploy", "operator", "--image", ELSEWHERE, "--wait")
+                await kinds_served(client)
+                operator = await programs.operate_with(version, OPERATOR, "--image-exporter", IMAGE)
+                if not first:
+                    await client.create(OPERATORS.raw, wanted_exporters(poolName="worker"))
+                    await client.create(SCHEDULERS.raw, wanted_scheduler())
+                await until(partial(is_content, operator))
+                first = first or await identities(client)
+                pods[f"p{number}"] = await runs_aligned(client, f"p{number}", "numa")
+                assert await run_on(client, pods)
+                assert (await identities(client)).items() >= first.items()
+        finally:
+            await programs.end()
+
+
+async def is_content(operator: Running) -> bool:
+    """Tell whether it has found both of its objects as they should be."""
+    figures = await operator.metrics()
+    available = 'numakube_operator_condition{condition="Available",kind="%s"}'
+    return all(figures.get(available % kind) == 1 for kind in OPERATED)
