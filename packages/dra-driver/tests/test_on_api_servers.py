@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 from test_claim_writer import Certificate, plain
 from test_claim_writing import BURSTABLE, container
 from tests.sites.bare import BareOpener, BareServer
@@ -23,21 +25,30 @@ from numakube.kube.catalog import (
     DEVICE_CLASSES,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     NAMESPACES,
+    NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     resource_of,
 )
 from numakube.manifests.rbac_rules import cluster_role, service_account
+from numakube.node.pci.fake_pci import FakePci, vf_address
+from numakube.node.pci.host_scan import SurveyOptions
+from numakube.node.pci.pci_discovery import Host
 from numakube.testing import until
 from numakube_dra_driver.claims.claim_writing import POLICY, WRITER
 from numakube_dra_driver.claims.manifest import ClaimWriterManifest, cluster_rules
 from numakube_dra_driver.claims.process import PROGRAM
-from numakube_dra_driver.device_classes import class_documents
+from numakube_dra_driver.device_classes import class_documents, pool_classes
+from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.manifest import own_slices
+from numakube_dra_driver.metrics import DraMetrics
+from numakube_dra_driver.pci_functions import FunctionReader
+from numakube_dra_driver.slices import SLICES, SlicePublisher
 from numakube_lab.replay.run_case import TOKENS
 
 __all__ = ["bare_servers", "shared_server"]  # fixtures
 pytestmark = pytest.mark.timeout(200)
+POOL = {"resourceName": "sriov", "selectors": {"drivers": ["iavf"]}}
 
 
 @contextlib.asynccontextmanager
@@ -136,3 +147,48 @@ async def test_api_servers_accept_the_policy_for_slices(bare_servers: BareOpener
     async with bare_servers() as server:
         for document in own_slices("numakube", "numakube-dra-driver"):
             await server.client.create(resource_of(document), document, dry_run=True)
+
+
+def large_host(folder: Path) -> FunctionReader:
+    """Return a host of eight cards, behind switches, with 64 virtual functions each."""
+    pci = FakePci(folder / "sys")
+    for card in range(8):
+        address = f"0000:{0x10 + card:02x}:00.0"
+        pci.pf(address, interface=f"enp{card}s0f0np0", numa_node=card % 2)
+        for number in range(64):
+            bridges = (f"0000:0{card}:01.0", f"0000:0{card}:02.0", f"0000:0{card}:03.0")
+            pci.place(vf_address(address, number), f"pci0000:0{card}", *bridges)
+        pci.vfs(address, 64)
+    file = folder / "pools.json"
+    file.write_text(json.dumps({"resourceList": [POOL]}))
+    host = Host(sysfs=folder / "sys", dev=folder / "dev", proc=folder / "proc")
+    return FunctionReader(file, host, prefix="intel.com", options=SurveyOptions())
+
+
+async def test_api_servers_keep_what_is_said_of_the_functions_of_a_large_node(
+    bare_servers: BareOpener, tmp_path: Path
+) -> None:
+    """512 functions in four slices, and the class for those who ask for the plugin's resource."""
+    functions = large_host(tmp_path).look({}, 0.0).by_name.values()
+    devices = [one.device for one in functions]
+    assert len(devices) == 512
+    async with bare_servers() as server:
+        client = server.client
+        await client.create(NODES.raw, {"metadata": {"name": "n1"}})
+        publisher = SlicePublisher(
+            client,
+            driver=DRIVER,
+            node="n1",
+            pool="n1/pci",
+            metrics=DraMetrics(CollectorRegistry()),
+        )
+        await publisher.publish(devices)
+        stored = sorted((await client.list(SLICES)).items, key=lambda one: one.metadata.name)
+        assert [one for piece in stored for one in piece.spec.devices] == devices
+        assert len(stored) == 4
+        versions = {one.metadata.resource_version for one in stored}
+        await publisher.publish(devices)
+        again = (await client.list(SLICES)).items
+        assert {one.metadata.resource_version for one in again} == versions
+        (document,) = pool_classes([POOL])
+        await client.create(DEVICE_CLASSES, document)
