@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,37 @@ import pytest
 from test_claim_writer import asking, writing
 from test_claim_writing import container
 from test_lab import NODE, World, dra_lab, is_on
+from tests.sites.plugin import shared_server, sites
 
+from kube_lab_server.kinds.all_kinds import GATES
+from numakube.api.resource_slices import DeviceClass
 from numakube.apps.deployer.apply_and_remove import DeployEngine
-from numakube.kube.catalog import DAEMON_SETS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from numakube.errors import AlreadyExists
+from numakube.kube.catalog import (
+    DAEMON_SETS,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
+from numakube.kubelet.config_from_words import UNALIGNED
+from numakube.kubelet.machines.shape_text import from_shape
+from numakube.manifests.components import Choices, objects_of
 from numakube.node.pci.fake_pci import FakePci
 from numakube.testing import until
 from numakube.values.cpuset import CpuSet
+from numakube_dra_driver.claims.claim_writing import Wish, Written, write_claims
+from numakube_dra_driver.claims.served_resources import serving_of
 from numakube_dra_driver.manifest import NAME
+from numakube_lab.lab_cluster import uniform_plans
 from numakube_lab.nodes.node_cgroups import group_of_container
+from numakube_lab.testing import Opener, SiteOptions
 from numakube_sriov.manifest import NAME as SRIOV
 from numakube_sriov.manifest import SriovManifest
+
+__all__ = ["shared_server", "sites"]  # fixtures
 
 pytestmark = pytest.mark.timeout(230)
 VF = "intel.com/sriov"
@@ -196,3 +219,49 @@ def with_function(name: str) -> dict[str, Any]:
 async def _runs(world: World, name: str) -> bool:
     made = await world.cluster.client.get(PODS, name, namespace="default")
     return made.status is not None and made.status.phase == "Running"
+
+
+async def test_claims_for_plain_pods_are_served_on_api_servers(sites: Opener) -> None:
+    """CPUs, memory and a function of one NUMA node, on the lab's server and on a real one."""
+    (plan,) = uniform_plans(1, from_shape(SHAPE), UNALIGNED, "1.36")
+    plans = (replace(plan, virtual_functions=2),)
+    options = SiteOptions(plans=plans, exporters=False, rbac=True, gates=GATES)
+    async with sites(options) as site:
+        client = site.client
+        documents = objects_of(["dra"], Choices(pools=POOLS))
+        engine = DeployEngine(client=client, tell=lambda _: None)
+        await engine.deploy(documents)
+        assert await engine.wait_ready(documents, 120.0, lambda _: None) == ""
+
+        async def offered() -> int:
+            slices = (await client.list(RESOURCE_SLICES)).items
+            return sum(len(one["spec"].get("devices") or ()) for one in slices)
+
+        # Two NUMA nodes with CPUs and memory, and four functions.
+        await until(offered, lambda count: count == 8)
+        classes = DEVICE_CLASSES.decoded_as(DeviceClass)
+        serving = serving_of((await client.list(classes)).items)
+        for number in range(4):
+            written = write_claims(with_whole_cpus(f"p{number}"), Wish(), serving)
+            assert isinstance(written, Written), written
+            with contextlib.suppress(AlreadyExists):
+                await client.create(RESOURCE_CLAIM_TEMPLATES, written.template)
+            await client.create(PODS.raw, written.pod)
+
+        async def places() -> list[list[str]]:
+            claims = (await client.list(RESOURCE_CLAIMS)).items
+            found = [claim.get("status", {}).get("devices") or () for claim in claims]
+            return sorted(sorted(one["device"] for one in devices) for devices in found)
+
+        wanted = sorted(
+            [f"cpu-numa{node}", f"memory-numa{node}", f"pci-0000-1{node}-01-{vf}"]
+            for node in range(2)
+            for vf in range(2)
+        )
+        await until(places, lambda found: found == wanted)
+
+
+def with_whole_cpus(name: str) -> dict[str, Any]:
+    """Return a plain pod that asks for what a claim is written for."""
+    spec = {"containers": [container("app", cpu="4", **{VF: "1"})]}
+    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
