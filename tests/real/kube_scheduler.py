@@ -27,18 +27,23 @@ _PAUSE_SECONDS: Final = 1.0
 """From the end of one to the start of the next: one that cannot start keeps no core busy."""
 
 
-def _serves_devices() -> bool:
-    """Tell whether the kube-scheduler knows all of `GATES`, as 1.35 and later do."""
+def _is_from(minor: int) -> bool:
+    """Tell whether there is a kube-scheduler 1.*minor* or later."""
     if SCHEDULER is None:
         return False
     told = subprocess.run([SCHEDULER, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
     found = re.search(r"v1\.(\d+)", told.stdout)
-    return found is not None and int(found[1]) >= 35
+    return found is not None and int(found[1]) >= minor
 
 
 needs_device_scheduler: Final = pytest.mark.skipif(
-    not _serves_devices(), reason="needs kube-scheduler 1.35 or later on the PATH"
+    not _is_from(35), reason="needs kube-scheduler 1.35 or later on the PATH"
 )
+"""One that knows all of `GATES`."""
+needs_sharing_scheduler: Final = pytest.mark.skipif(
+    not _is_from(36), reason="needs kube-scheduler 1.36 or later on the PATH"
+)
+"""One by which claims share devices without more ado."""
 needs_scheduler: Final = pytest.mark.skipif(
     SCHEDULER is None, reason="needs kube-scheduler on the PATH"
 )

@@ -12,6 +12,7 @@ import pytest
 from test_claim_writer import asking, writing
 from test_claim_writing import container
 from test_lab import NODE, World, dra_lab, is_on
+from tests.real.kube_scheduler import kube_scheduler, needs_sharing_scheduler
 from tests.sites.plugin import shared_server, sites
 
 from kube_lab_server.kinds.all_kinds import GATES
@@ -221,12 +222,25 @@ async def _runs(world: World, name: str) -> bool:
     return made.status is not None and made.status.phase == "Running"
 
 
-async def test_claims_for_plain_pods_are_served_on_api_servers(sites: Opener) -> None:
-    """CPUs, memory and a function of one NUMA node, on the lab's server and on a real one."""
+@pytest.mark.parametrize(
+    "is_stock", [False, pytest.param(True, marks=needs_sharing_scheduler)], ids=["ours", "stock"]
+)
+async def test_any_scheduler_gives_plain_pods_what_is_of_one_numa_node(
+    sites: Opener, tmp_path: Path, request: pytest.FixtureRequest, *, is_stock: bool
+) -> None:
+    """CPUs, memory and a function, on the lab's API server and on a real one."""
+    if is_stock and request.node.callspec.params["sites"] == "lab":
+        pytest.skip("the lab's API server is too old for a stock scheduler that shares devices")
     (plan,) = uniform_plans(1, from_shape(SHAPE), UNALIGNED, "1.36")
     plans = (replace(plan, virtual_functions=2),)
-    options = SiteOptions(plans=plans, exporters=False, rbac=True, gates=GATES)
-    async with sites(options) as site:
+    options = SiteOptions(
+        plans=plans, exporters=False, rbac=True, gates=GATES, default_scheduler=not is_stock
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        site = await stack.enter_async_context(sites(options))
+        if is_stock:
+            flags = (f"--kubeconfig={site.kubeconfig}", "--leader-elect=false")
+            await stack.enter_async_context(kube_scheduler(tmp_path, *flags))
         client = site.client
         documents = objects_of(["dra"], Choices(pools=POOLS))
         engine = DeployEngine(client=client, tell=lambda _: None)
