@@ -22,6 +22,7 @@ Next: write the version into manifests and pages, read what has changed, and tes
 
     UPDATE_MANIFESTS=1 .venv/bin/pytest -q tests/manifests tests/release
     UPDATE_DOCS=1 .venv/bin/pytest -q tests/docs
+    UPDATE_PROMISES=1 .venv/bin/pytest -q tests/promises
     make test
 """
 
