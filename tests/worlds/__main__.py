@@ -8,6 +8,7 @@ and printed whole.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -61,6 +62,8 @@ def commands_of(number: int, seed: int) -> list[Command]:
 def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
     """Play a world."""
     commands = commands_of(number, seed)
+    if not gc.isenabled():
+        gc.collect()
     try:
         pods, findings = run(_played(commands, number))
     except Exception as error:
@@ -71,6 +74,12 @@ def outcome(number: int, seed: int, *, shrink: bool = True) -> Outcome:
         commands = shrunk(commands, number, findings[0].oracle)
         findings = run(played(commands, seed=number))
     return Outcome(number, pods, tuple(findings), listed(commands))
+
+
+def _leave_garbage() -> None:
+    """Collect between worlds alone: a tenth of their time is spent on looking for little."""
+    gc.freeze()
+    gc.disable()
 
 
 async def _played(commands: list[Command], seed: object) -> tuple[int, list[Finding]]:
@@ -127,7 +136,8 @@ def _outcomes(numbers: range, seed: int, workers: int, *, shrink: bool) -> Itera
     if workers == 1:
         yield from (outcome(number, seed, shrink=shrink) for number in numbers)
         return
-    with ProcessPoolExecutor(workers) as pool:
+    rows(seed)  # Made once, before the processes that are copies of this one.
+    with ProcessPoolExecutor(workers, initializer=_leave_garbage) as pool:
         waiting = [pool.submit(outcome, number, seed, shrink=shrink) for number in numbers]
         for one in waiting:
             yield one.result()

@@ -139,7 +139,7 @@ class Prober:
         coming = [
             Arrival(
                 at=1.0,
-                pod=convert(Pod, _named(document, f"probe-{number}"), "pod"),
+                pod=_as_created(_named(document, f"probe-{number}"), facts),
                 owner=OwnerKind.POD,
             )
             for number, document in enumerate(documents)
@@ -310,6 +310,12 @@ def _fits_by_shape(facts: ClusterFacts, shape: str) -> tuple[int, int] | None:
 def _named(document: dict[str, Any], name: str) -> dict[str, Any]:
     metadata = {**document["metadata"], "name": name, "namespace": _SPACE, "uid": name}
     return {**document, "metadata": metadata}
+
+
+def _as_created(document: dict[str, Any], facts: ClusterFacts) -> Pod:
+    """Return a pod as the API server completes it: with what its priority class says."""
+    pod = convert(Pod, document, "pod")
+    return manifest_subject(pod, namespace=_SPACE, classes=facts.priority_classes).pod
 
 
 def _copies(options: Mapping[str, str], count: int) -> list[dict[str, Any]]:

@@ -97,6 +97,8 @@ REBALANCE_SECONDS: Final = 20.0
 _POD_LEVEL_SINCE: Final = (1, 34)
 """The first release whose kubelets read pod-level resources by default."""
 _ROUNDS: Final = 20
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - folders in it have random names
+"""Where files cost no disk: nodes have thousands of small ones."""
 _LOST: Final = ("lease_lost", "leadership_lost")
 """What programs rightly log as errors when they cannot renew their leases."""
 _TICK_SECONDS: Final = 0.05
@@ -142,7 +144,9 @@ class Lab(Lifetime):
         self.clock = clock
         self.rng = rng
         self.client = self.connect()
-        self._folder = TemporaryDirectory(prefix="worlds-")
+        self._folder = TemporaryDirectory(
+            prefix="worlds-", dir=_MEMORY if _MEMORY.is_dir() else None
+        )
         self.pool = NodePool(self.client, root=Path(self._folder.name), sockets=False)
         self.enforcers = Enforcers(self.pool, self.connect)
         self.schedulers: dict[str, RunningScheduler] = {}

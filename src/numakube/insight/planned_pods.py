@@ -26,13 +26,20 @@ def planned_pod(
 ) -> Pod:
     """Return *pod* with what the API server adds.
 
-    That is a name, requests for all that it limits, the priority of its class, and its QoS class.
+    That is a name, requests for all that it limits, what its class says of
+    priority and preemption, and its QoS class.
     """
     pod, meta = with_requests(pod), pod.metadata
     name = meta.name or f"{meta.generate_name or 'pod-'}new"
     space = meta.namespace or namespace
     metadata = msgspec.structs.replace(meta, name=name, namespace=space, uid=f"planned:{name}")
-    spec = msgspec.structs.replace(pod.spec, priority=_priority(pod, classes or {}))
+    of_class = _class_of(pod, classes or {})
+    evicts = of_class.preemption_policy if of_class is not None else None
+    spec = msgspec.structs.replace(
+        pod.spec,
+        priority=_priority(pod, of_class),
+        preemption_policy=pod.spec.preemption_policy or evicts,
+    )
     status = PodStatus(phase="Pending", qos_class=disputed_qos_class(pod))
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)
 
@@ -73,11 +80,17 @@ def _completed(
     return msgspec.structs.replace(resources, requests={**limits, **resources.requests})
 
 
-def _priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> int:
+def _class_of(pod: Pod, classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
+    """Return the class that a pod names, or else the least of those that are for all others."""
+    if name := pod.spec.priority_class_name:
+        return classes.get(name)
+    defaults = (one for one in classes.values() if one.global_default)
+    return min(defaults, key=lambda one: one.value, default=None)
+
+
+def _priority(pod: Pod, of_class: PriorityClass | None) -> int:
     if pod.spec.priority is not None:
         return pod.spec.priority
-    name = pod.spec.priority_class_name
-    if name:
-        known = classes.get(name)
-        return known.value if known is not None else _SYSTEM.get(name, 0)
-    return next((one.value for one in classes.values() if one.global_default), 0)
+    if of_class is not None:
+        return of_class.value
+    return _SYSTEM.get(pod.spec.priority_class_name or "", 0)
