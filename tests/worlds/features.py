@@ -57,6 +57,7 @@ FEATURES: Final = (
     ),
     Feature("kubelet", ("1.32", "1.34", "1.35", "1.36", "1.37", "mixed")),
     Feature("producer", ("ours", "pod", "surprises", "rte", "nfd", "none", "mixed")),
+    Feature("measured", ("no", "yes")),
     Feature("schedulers", ("one", "two", "shards", "beside-default", "extender")),
     Feature("devices", ("plugin", "claims")),
     Feature(
@@ -72,6 +73,10 @@ FEATURES: Final = (
             "hugepages",
         ),
     ),
+    Feature(
+        "virtual-machines",
+        ("none", "shared", "dedicated", "isolated", "hugepages", "passthrough"),
+    ),
     Feature("claims", ("none", "template", "shared", "extended")),
     Feature(
         "gang",
@@ -82,11 +87,13 @@ FEATURES: Final = (
             "volcano",
             "elastic",
             "required-rack",
+            "kueue-rack",
             "preferred-rack",
             "slices",
             "balanced",
         ),
     ),
+    Feature("claimed-cpus", ("none", "alone", "gang")),
     Feature("gang-claims", ("no", "yes")),
     Feature("disks", ("none", "local", "rack", "at-once", "offered", "stateful")),
     Feature("owner", ("none", "deployment", "statefulset", "job", "daemonset")),

@@ -48,7 +48,10 @@ class _World:
         """Yield everything that happens, in order."""
         for number in range(NODES):
             yield self._node(number)
-        if self.row["aligned-by"] != "kubelet":
+        # Both write the same groups, so a node has one of them.
+        if self.row["claimed-cpus"] != "none":
+            yield Command.of("drivers", "start")
+        elif self.row["aligned-by"] != "kubelet":
             yield Command.of("enforcers", "start")
         yield from self._schedulers()
         yield from self._first_pods()
@@ -71,7 +74,8 @@ class _World:
             producer = rng.choice(PRODUCERS)
         version = row["kubelet"]
         # No kubelet comes to an end with all sets of so many NUMA nodes.
-        words = UNALIGNED if machine == "superchip" else self._kubelet(number)
+        unaligned = machine == "superchip" or row["claimed-cpus"] != "none"
+        words = UNALIGNED if unaligned else self._kubelet(number)
         return Command.of(
             "node",
             f"n{number}",
@@ -81,6 +85,7 @@ class _World:
             rack=f"r{number % 2}",
             claims="gpu" if row["devices"] == "claims" else "",
             producer=producer,
+            measured="yes" if row["measured"] == "yes" else "",
         )
 
     def _kubelet(self, number: int) -> str:
@@ -112,6 +117,8 @@ class _World:
         yield from self._more_pods("p", rng.randint(2, 5))
         if row["claims"] != "none":
             yield from self._claims()
+        if row["claimed-cpus"] != "none":
+            yield from self._claimed_cpus()
         if row["gang"] != "none":
             yield self._gang("gang")
         if row["owner"] != "none":
@@ -122,7 +129,7 @@ class _World:
             yield from self._disks()
         if row["constraint"] != "none":
             yield from self._tied()
-        if row["aligned-by"] != "kubelet":
+        if row["aligned-by"] != "kubelet" and row["claimed-cpus"] == "none":
             yield from self._wishes()
 
     def _scattered(self, name: str, least: int, most: int) -> Iterator[Command]:
@@ -174,6 +181,8 @@ class _World:
 
     def _kind(self) -> dict[str, str]:
         rng = self.rng
+        if (machine := self.row["virtual-machines"]) != "none" and rng.random() < 0.4:
+            return {"vm": machine}
         match self.row["pods"]:
             case "burstable" | "besteffort" as qos if rng.random() < 0.6:
                 return {"qos": qos}
@@ -212,6 +221,19 @@ class _World:
                 for number in range(rng.randint(1, 3)):
                     yield Command.of("create", "pod", f"dra-{number}", cpu=rng.randint(1, 3), gpu=1)
 
+    def _claimed_cpus(self) -> Iterator[Command]:
+        """Yield pods that have CPUs by claims; a driver may die and begin again meanwhile."""
+        rng = self.rng
+        for number in range(rng.randint(1, 3)):
+            yield Command.of(
+                "create", "pod", f"owner-{number}", **{"claimed-cpus": rng.choice("1234")}
+            )
+        if self.row["claimed-cpus"] == "gang":
+            size = {"pods": rng.choice((2, 3, 4)), "claimed-cpus": rng.choice("24")}
+            yield Command.of("create", "gang", "owners", **size)
+        if rng.random() < 0.5:
+            yield Command.of("drivers", "restart", self._a_node())
+
     def _disks(self) -> Iterator[Command]:
         """Yield pods with disks, some of which end so that others use their disks."""
         rng, of_class = self.rng, self.row["disks"]
@@ -239,6 +261,8 @@ class _World:
                 options["least"] = rng.randint(1, size)
             case "required-rack":
                 options["required"] = RACK
+            case "kueue-rack":
+                options["kueue"] = RACK
             case "preferred-rack":
                 options["preferred"] = RACK
             case "slices":
@@ -366,7 +390,7 @@ class _World:
 
     def _reconfigure(self) -> Iterator[Command]:
         node, words = self._a_node(), f"policy={self.rng.choice(_POLICIES)}"
-        if self.row["machine"] in ("superchip", "mixed"):
+        if self.row["machine"] in ("superchip", "mixed") or self.row["claimed-cpus"] != "none":
             words = UNALIGNED
         yield Command.of("drain", node)
         yield Command.of("pass", "15")
@@ -384,7 +408,11 @@ class _World:
         yield Command.of("producer", self._a_node(), "none")
 
     def _takeover(self) -> Iterator[Command]:
+        """Yield another producer, and pods that come and go since then."""
         yield Command.of("producer", self._a_node(), self.rng.choice(PRODUCERS[:-1]))
+        yield self._a_while(0, 20)
+        yield from self._more_pods("since", 2)
+        yield from (Command.of("delete", "pod", name) for name in self._some())
 
     def _scheduler_killed(self) -> Iterator[Command]:
         yield from self._scheduler_ends("kill")

@@ -4,6 +4,8 @@ create pod web cpu=2 memory=1Gi gpu=1 qos=guaranteed containers=2
 create gang train pods=8 least=6 api=coscheduling cpu=2 claim=template
 create deployment web pods=3 cpu=1
 create pod database cpu=2 disk=local
+create pod claimed claimed-cpus=4
+create pod vm cpu=2 memory=1Gi vm=dedicated
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from tests.apps.scheduler.gang_trials import (
     group_definition,
     groups_of,
 )
+from tests.worlds.claimed_cpus import claim_of
 from tests.worlds.disks import disk_claim
+from tests.worlds.virtual_machines import as_launcher
 
 from numakube.api.koordinator import keys
 from numakube.api.scheduler_config import SCHEDULER_NAME
@@ -79,7 +83,7 @@ def fixtures() -> Objects:
 
 def objects(kind: str, name: str, options: Mapping[str, str]) -> Objects:
     """Return the objects that ``create KIND NAME`` makes."""
-    if options.get("claim") == "template":
+    if options.get("claim") == "template" or "claimed-cpus" in options:
         yield (
             RESOURCE_CLAIM_TEMPLATES.raw,
             {"metadata": {"name": name}, "spec": {"spec": _claim(options)}},
@@ -100,6 +104,7 @@ def _shared_claim(name: str, options: Mapping[str, str]) -> Objects:
 WISHES: Final = {
     REQUIRED_TOPOLOGY: "required",
     PREFERRED_TOPOLOGY: "preferred",
+    "kueue.x-k8s.io/podset-required-topology": "kueue",
     "numakube.dev/gang-slices": "slices",
     "numakube.dev/gang-balance": "balance",
     "numakube.dev/gang-spare": "spare",
@@ -218,16 +223,17 @@ def pod_document(
     }
     if "seconds" in options:
         said["lab.numakube.dev/run-seconds"] = options["seconds"]
-    return {
+    document = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": told, "annotations": said},
         "spec": spec,
     }
+    return as_launcher(document, options) if "vm" in options else document
 
 
 def _add_claims(spec: Document, options: Mapping[str, str], of: str) -> None:
-    claim = options.get("claim", "")
+    claim = "template" if "claimed-cpus" in options else options.get("claim", "")
     if not claim:
         return
     source = (
@@ -281,6 +287,8 @@ def _containers(options: Mapping[str, str]) -> Iterator[Document]:
             devices = {_SHORT[one]: options[one] for one in _SHORT if one in options}
             resources = {"requests": devices, "limits": devices}
             yield {"name": f"c{number}", "image": IMAGE, "resources": resources}
+        elif "claimed-cpus" in options:
+            yield {"name": f"c{number}", "image": IMAGE, "resources": {}}
         else:
             yield _container(f"c{number}", _amounts(options), options)
 
@@ -299,6 +307,8 @@ def _container(name: str, wanted: dict[str, str], options: Mapping[str, str]) ->
 
 
 def _claim(options: Mapping[str, str]) -> Document:
+    if "claimed-cpus" in options:
+        return claim_of(options["claimed-cpus"])
     exactly = {
         "deviceClassName": driver_of(GPU),
         "allocationMode": "ExactCount",

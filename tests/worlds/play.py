@@ -66,8 +66,11 @@ class Play:
         act: Callable[..., Awaitable[list[str] | None]] = getattr(self, f"_{verb}")
         return await act(*words, **command.options) or []
 
-    async def _node(self, name: str, machine: str, claims: str = "", **more: str) -> None:
-        await self.lab.add_node(name, machine, claims=bool(claims), **more)
+    async def _node(
+        self, name: str, machine: str, claims: str = "", measured: str = "", **more: str
+    ) -> None:
+        has, told = bool(claims), bool(measured)
+        await self.lab.add_node(name, machine, claims=has, measured=told, **more)
 
     async def _remove(self, name: str) -> None:
         await self.lab.remove_node(name)
@@ -170,6 +173,14 @@ class Play:
                 found = [Finding("nothing_is_left", text) for text in still_set(groups)]
                 self.findings += found
                 return [str(finding) for finding in found]
+
+    async def _drivers(self, act: str, node: str = "") -> None:
+        """Start drivers for CPUs of claims on all nodes, or kill that of one and start another."""
+        lab = self.lab
+        if act == "start":
+            await lab.through(lab.claim_drivers.start(lab.pool))
+        elif node in lab.pool.kubelets:
+            await lab.through(lab.claim_drivers.restart(node, lab.pool))
 
     async def _components(self, *names: str) -> list[str]:
         """Deploy components, and remove them again."""

@@ -22,14 +22,16 @@ from tests.worlds.manifests import objects, pod_document
 from tests.worlds.oracles import Finding, asked
 from tests.worlds.oracles.placement import SIMULATED
 from tests.worlds.virtual_lab import Lab
+from tests.worlds.virtual_machines import seen_cells, told_of_cells
 
+from numakube.annexes import Group, loaded
 from numakube.api.codec import convert
 from numakube.api.fit_question import HOLD
 from numakube.api.pod import Pod, has_ended
 from numakube.errors import InvalidValue
 from numakube.insight.explain import explain, manifest_subject
 from numakube.insight.explain.explained_pod import Subject
-from numakube.insight.explain.explanation_document import Change
+from numakube.insight.explain.explanation_document import Change, Explanation
 from numakube.insight.explain.pod_explanation import ExplainOptions
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.scheduler_engine import engine_of
@@ -93,11 +95,31 @@ class Prober:
     async def _explain(
         self, facts: ClusterFacts, subject: Subject, options: Mapping[str, str]
     ) -> list[Finding]:
-        said = explain(facts, engine_of(facts), subject, ExplainOptions(changes=False))
+        engine = engine_of(facts)
+        said = explain(facts, engine, subject, ExplainOptions(changes=False))
+        for add in loaded(Group.EXPLAINERS).values():
+            said = add(said, engine, subject)
         fits, unknown = int(said.verdict == "fits"), int(said.verdict == "unknown")
         text = f"explain says that a pod with {options} {said.verdict}"
         promise = Finding("explain_is_true", text)
-        return await self._tried(promise, _copies(options, 1), least=fits, most=fits + unknown)
+        names = await self._created(_copies(options, 1))
+        self.lab.told[promise.oracle] += 1
+        most = fits + unknown if self._is_certain else len(names)
+        found = await self.kept(promise, names, least=fits, most=most)
+        found += self._other_cells(said, names)
+        await self._deleted(names)
+        return found
+
+    def _other_cells(self, said: Explanation, names: Collection[str]) -> Iterator[Finding]:
+        """Yield guests that see other NUMA nodes than was said."""
+        for pod in self.lab.pods:
+            node = pod.spec.node_name
+            if pod.metadata.name not in names or node != said.chosen or not self.lab.all_exact:
+                continue
+            cells = seen_cells(self.lab.pool.kubelet(node), pod)
+            if cells and not told_of_cells(said, cells):
+                text = f"{said.notes}, and the guest on {node} sees {cells}"
+                yield Finding("guests_see_what_explain_says", text)
 
     async def _fits(
         self, facts: ClusterFacts, subject: Subject, options: Mapping[str, str]
@@ -271,11 +293,15 @@ class Prober:
     ) -> list[Finding]:
         self.lab.told[promise.oracle] += 1
         names = await self._created(pods)
-        bound = most if self.lab.all_exact and not self.lab.rebalances else len(pods)
+        bound = most if self._is_certain else len(pods)
         found = await self.kept(promise, names, least=least, most=bound)
-        await self._delete(names)
-        await self.lab.pass_time(10)
+        await self._deleted(names)
         return found
+
+    @property
+    def _is_certain(self) -> bool:
+        """Whether no more can run than was promised."""
+        return self.lab.all_exact and not self.lab.rebalances
 
     async def _created(self, pods: list[dict[str, Any]], of: str = "probe") -> list[str]:
         names = [f"{of}-{number}" for number in range(len(pods))]
@@ -284,6 +310,10 @@ class Prober:
             document["metadata"]["name"] = name
             await self.lab.client.create(PODS.raw, document, namespace=_SPACE)
         return names
+
+    async def _deleted(self, names: Collection[str]) -> None:
+        await self._delete(names)
+        await self.lab.pass_time(10)
 
     async def _delete(self, names: Collection[str]) -> None:
         for name in names:

@@ -127,6 +127,7 @@ class RealLab(Lab):
         rack: str = "",
         claims: bool = False,
         producer: str = "ours",
+        measured: bool = False,
     ) -> None:
         """Let a node join; returns when it is reported."""
         await super().add_node(
@@ -137,6 +138,7 @@ class RealLab(Lab):
             rack=rack,
             claims=claims,
             producer=producer,
+            measured=measured,
         )
         if producer != "none":
             await until(lambda: self.client.get(NODE_RESOURCE_TOPOLOGIES, name))

@@ -33,9 +33,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 from tests.apps.scheduler.gang_trials import RACK
+from tests.worlds.claimed_cpus import ClaimDrivers
 from tests.worlds.disks import Disks
 from tests.worlds.enforced import Enforcers
 from tests.worlds.manifests import exporter_pod, fixtures
+from tests.worlds.measuring import Measuring
 from tests.worlds.outage import Line, Server
 from tests.worlds.producers import ForeignProducer
 from tests.worlds.quiet_loop import this_loop
@@ -43,7 +45,8 @@ from tests.worlds.seen import Seen
 from tests.worlds.stock import RunningExtender, StockScheduler
 
 from kube_lab_server import ApiServer
-from kube_lab_server.kinds.all_kinds import LISTS
+from kube_lab_server.kinds.all_kinds import GATES
+from numakube.api.meta import ServerVersion
 from numakube.api.pod import Pod, has_ended
 from numakube.api.scheduler_config import SCHEDULER_NAME, KubeSchedulerConfiguration
 from numakube.apps.extender.verb_endpoints import VerbEndpoints
@@ -121,6 +124,8 @@ class Lab(Lifetime):
         client: has all rights.
         pool: the nodes.
         enforcers: on the nodes, if there are any.
+        claim_drivers: likewise, those that give CPUs to claims.
+        measuring: which nodes are measured.
         schedulers: those that run, by name.
         producers: who writes the report of each node.
         seen: what was seen of pods.
@@ -147,7 +152,15 @@ class Lab(Lifetime):
         self._folder = TemporaryDirectory(
             prefix="worlds-", dir=_MEMORY if _MEMORY.is_dir() else None
         )
-        self.pool = NodePool(self.client, root=Path(self._folder.name), sockets=False)
+        self.claim_drivers = ClaimDrivers(self.connect)
+        self.pool = NodePool(
+            self.client,
+            root=Path(self._folder.name),
+            sockets=False,
+            drivers=self.claim_drivers.of,
+        )
+        self.measuring = Measuring(self.client, self.pool, Path(self._folder.name))
+        more = self.measuring.annotations()
         self.enforcers = Enforcers(self.pool, self.connect)
         self.schedulers: dict[str, RunningScheduler] = {}
         self.producers: dict[str, str] = {}
@@ -166,12 +179,15 @@ class Lab(Lifetime):
         self._stock: StockScheduler | None = None
         self._jobs: list[asyncio.Task[Any]] = []
         self._exporters = {
-            "ours": ExporterPool(self.client, self.pool, serves=self._served_by("ours")),
+            "ours": ExporterPool(
+                self.client, self.pool, serves=self._served_by("ours"), annotations=more
+            ),
             "pod": ExporterPool(
                 self.client,
                 self.pool,
                 serves=self._served_by("pod"),
                 pod_of=lambda _: f"{EXPORTERS}/{EXPORTER}-aaaaa",
+                annotations=more,
             ),
             "surprises": ExporterPool(
                 self.client,
@@ -245,6 +261,7 @@ class Lab(Lifetime):
                     await self.kill_scheduler(name)
                 await self.kill_extender()
                 await self.enforcers.kill()
+                await self.claim_drivers.kill()
                 for job in self._jobs:
                     job.cancel()
                 await asyncio.gather(*self._jobs, return_exceptions=True)
@@ -298,8 +315,11 @@ class Lab(Lifetime):
         rack: str = "",
         claims: bool = False,
         producer: str = "ours",
+        measured: bool = False,
     ) -> None:
         """Let a node join."""
+        if measured:
+            self.measuring.nodes.add(name)
         hardware = from_shape(machine)
         plan = NodePlan(
             name=name,
@@ -317,12 +337,15 @@ class Lab(Lifetime):
 
     async def _join(self, plan: NodePlan) -> None:
         await self.through(self.pool.add(plan))
+        await self.through(self.measuring.begin(plan.name))
         await self.through(self.enforcers.node_joined(plan.name))
+        await self.through(self.claim_drivers.node_joined(plan.name, self.pool))
         self._relearn([plan.name])
 
     async def remove_node(self, name: str) -> None:
         """Take a machine away; its pods stay for a while."""
         await self.enforcers.node_leaves(name)
+        await self.claim_drivers.node_leaves(name)
         await self.through(self.pool.remove(name))
 
     async def reconfigure(self, name: str, words: str, version: str = "") -> None:
@@ -531,7 +554,9 @@ class Lab(Lifetime):
     async def facts_now(self) -> ClusterFacts:
         """Return the same, for those who let time pass themselves."""
         what = EVERYTHING - {SCHEDULER, CONFIGZ}
-        return facts_of(await gather(self.client, what=what))
+        facts = facts_of(await gather(self.client, what=what))
+        # Schedulers here are not told of which release the API server is, so no tool is.
+        return replace(facts, version=ServerVersion())
 
     @property
     def pods(self) -> list[Pod]:
@@ -676,7 +701,7 @@ async def virtual_lab(seed: object = 0) -> AsyncIterator[VirtualLab]:
     clock = ManualClock(settle=loop.quiet)
     loop.moment = clock.monotonic
     async with (
-        ApiServer(now=clock.now, rng=rng, gates=frozenset({LISTS})) as server,
+        ApiServer(now=clock.now, rng=rng, gates=GATES) as server,
         VirtualLab(server, clock, rng) as lab,
     ):
         yield lab

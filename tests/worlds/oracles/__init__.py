@@ -16,6 +16,7 @@ from tests.worlds.oracles.books import (
     namespaces_have_what_their_pods_have,
     no_zone_holds_more_than_it_has,
     schedulers_count_on_nothing_that_is_held,
+    schedulers_know_what_is_free,
     tools_show_what_kubelets_hold,
 )
 from tests.worlds.oracles.claimed_devices import (
@@ -23,14 +24,23 @@ from tests.worlds.oracles.claimed_devices import (
     no_pod_waits_for_devices_that_are_near,
 )
 from tests.worlds.oracles.confinement import enforcers_keep_pods_on_their_cpus
+from tests.worlds.oracles.domains import gangs_are_where_they_asked_to_be
 from tests.worlds.oracles.figures import figures_are_the_same_everywhere
 from tests.worlds.oracles.findings import Finding, Oracle
+from tests.worlds.oracles.measurements import (
+    measurements_are_true,
+    nothing_is_measured_to_be_elsewhere,
+)
 from tests.worlds.oracles.notices import (
     a_quiet_cluster_is_quiet,
     doctor_is_right,
     doctor_tells_of_pods_that_fit,
     events_are_true,
     nothing_is_logged_as_an_error,
+)
+from tests.worlds.oracles.owned_cpus import (
+    claims_have_cpus_of_their_own,
+    no_pod_waits_for_cpus_that_claims_can_have,
 )
 from tests.worlds.oracles.placement import (
     explanations_of_nodes_and_claims_are_true,
@@ -55,6 +65,7 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     nothing_is_logged_as_an_error,
     no_zone_holds_more_than_it_has,
     schedulers_count_on_nothing_that_is_held,
+    schedulers_know_what_is_free,
     caches_equal_a_fresh_list,
     no_pod_waits_that_fits,
     no_pod_of_the_stock_scheduler_waits_that_fits,
@@ -72,7 +83,12 @@ ORACLES: Final[tuple[Oracle, ...]] = (
     claimed_devices_are_near,
     no_pod_waits_for_devices_that_are_near,
     pods_are_in_the_zones_that_they_insist_on,
+    claims_have_cpus_of_their_own,
+    no_pod_waits_for_cpus_that_claims_can_have,
+    gangs_are_where_they_asked_to_be,
     figures_are_the_same_everywhere,
+    measurements_are_true,
+    nothing_is_measured_to_be_elsewhere,
     events_are_true,
     a_quiet_cluster_is_quiet,
     doctor_is_right,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from tests.lab.exporters.truth import true_zones
 from tests.worlds.virtual_lab import EXACT, Lab
 
 from numakube.api.pod import Pod, has_ended
+from numakube.api.pod_resources import pending_resize
 from numakube.insight.node_map.map_json import picture_document
 from numakube.insight.node_map.picture_from_facts import node_picture
 from numakube.insight.usage.namespace_usage import namespace_usages
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.kube.catalog import NODES, PODS
 from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.scheduling.numa.caches.report_coverage import PATIENCE_SECONDS
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
@@ -98,6 +100,35 @@ async def tools_show_what_kubelets_hold(lab: Lab) -> AsyncIterator[str]:
 
 async def schedulers_count_on_nothing_that_is_held(lab: Lab) -> AsyncIterator[str]:
     """No scheduler believes more of a zone to be free than its kubelet's books have."""
+    for name, node, zone, amounts in _believed(lab):
+        if wrong := {key: pair for key, pair in amounts.items() if pair[0] > pair[1]}:
+            yield f"scheduler {name} believes of {node}, zone {zone}: {wrong}"
+
+
+async def schedulers_know_what_is_free(lab: Lab) -> AsyncIterator[str]:
+    """Nor less, once the last report has told of everything.
+
+    A scheduler trusts a report that does not say which pods it has only after a while.
+    """
+    if lab.unsettled or not _missed(lab):
+        return
+    await lab.pass_time(PATIENCE_SECONDS + PERIOD_SECONDS)
+    for text in _missed(lab):
+        yield text
+
+
+def _missed(lab: Lab) -> list[str]:
+    kept = {pod.spec.node_name for pod in lab.pods if pending_resize(pod)}
+    return [
+        f"scheduler {name} believes of {node}, zone {zone}: {wrong}"
+        for name, node, zone, amounts in _believed(lab)
+        if node not in kept and lab.producers[node] != "surprises"
+        if (wrong := {key: pair for key, pair in amounts.items() if pair[0] < pair[1]})
+    ]
+
+
+def _believed(lab: Lab) -> Iterator[tuple[str, str, int, dict[str, tuple[int, int]]]]:
+    """Yield of each scheduler, node and zone what it believes to be free, and what really is."""
     for name, running in lab.schedulers.items():
         if not running.process.leading or running.task.done():
             continue
@@ -111,12 +142,11 @@ async def schedulers_count_on_nothing_that_is_held(lab: Lab) -> AsyncIterator[st
             truth = true_zones(kubelet.admission.model)
             for zone, free in zip(topology.zones, belief.available, strict=True):
                 true = truth[f"node-{zone.id}"]
-                has = {
-                    key: true[key][1] * (1000 if key == "cpu" else 1)
+                amounts = {
+                    key: (free[key], true[key][1] * (1000 if key == "cpu" else 1))
                     for key in free.keys() & true.keys()
                 }
-                if wrong := {key: (free[key], has[key]) for key in has if free[key] > has[key]}:
-                    yield f"scheduler {name} believes of {node.name}, zone {zone.id}: {wrong}"
+                yield name, node.name, zone.id, amounts
 
 
 async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
@@ -135,7 +165,7 @@ async def maps_show_who_holds_what(lab: Lab) -> AsyncIterator[str]:
             for pod in lab.pods
             if pod.spec.node_name == name
             and not _is_allotted(pod)
-            and (cpus := cpus_of(kubelet.admission.model, pod.metadata.uid))
+            and (cpus := _held(lab, name, kubelet.admission.model, pod))
         }
         named = {pod.metadata.key for pod in lab.pods if not _is_allotted(pod)}
         shown = {key: cpus for key, cpus in shown.items() if key in named}
@@ -159,7 +189,7 @@ async def namespaces_have_what_their_pods_have(lab: Lab) -> AsyncIterator[str]:
     for pod in lab.pods:
         kubelet = lab.pool.kubelets.get(pod.spec.node_name)
         if kubelet is not None and kubelet.admission is not None and not has_ended(pod):
-            cpus = cpus_of(kubelet.admission.model, pod.metadata.uid)
+            cpus = _held(lab, kubelet.name, kubelet.admission.model, pod)
             if _is_allotted(pod):
                 return
             held[pod.metadata.namespace] += len(cpus)
@@ -207,6 +237,14 @@ async def audit_says_where_pods_are(lab: Lab) -> AsyncIterator[str]:
             has_devices = pod.spec.resource_claims or any(map(is_extended, PodInfo(pod).requests))
             if len(cpus) <= smallest and not has_devices:
                 yield f"audit has {place[1]} aligned, its CPUs {cpus} are on {zones}"
+
+
+def _held(lab: Lab, node: str, model: KubeletNode, pod: Pod) -> CpuSet:
+    """Return the CPUs that a pod has, of its kubelet or by a claim."""
+    given = [
+        cpus for claim, cpus in lab.claim_drivers.given(node) if pod.metadata.uid in claim.holders
+    ]
+    return CpuSet.of(cpu for cpus in (cpus_of(model, pod.metadata.uid), *given) for cpu in cpus)
 
 
 def cpus_of(model: KubeletNode, uid: str) -> CpuSet:

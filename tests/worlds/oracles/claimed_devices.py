@@ -55,16 +55,18 @@ async def no_pod_waits_for_devices_that_are_near(lab: Lab) -> AsyncIterator[str]
     taken = {
         (result["driver"], result["pool"], result["device"])
         for claim in claims
-        for result in _results(claim)
+        for result in results_of(claim)
     }
     nodes = (await lab.facts()).nodes
     for pod in lab.waiting():
-        own = [claim for claim in claims if _is_owned(claim, pod)]
+        own = [claim for claim in claims if is_owned(claim, pod)]
         spec = msgspec.structs.replace(pod.spec, resource_claims=())
         alone = msgspec.structs.replace(pod, spec=spec)
         if len(own) != 1 or not is_plain(alone) or lab.age(pod) < lab.young_seconds:
             continue
         (request,) = own[0]["spec"]["devices"]["requests"]
+        if request["exactly"]["deviceClassName"] != driver_of(GPU):
+            continue
         for name, kubelet in lab.pool.kubelets.items():
             zones = _foreseen(kubelet, alone) if takes(lab, nodes.get(name), name, alone) else set()
             near = [
@@ -86,12 +88,14 @@ def _foreseen(kubelet: LabKubelet, pod: Pod) -> set[int]:
     return zones_of(model, cpus_of(model, pod.metadata.uid))
 
 
-def _is_owned(claim: Document, pod: Pod) -> bool:
+def is_owned(claim: Document, pod: Pod) -> bool:
+    """Tell whether a claim was made for *pod*."""
     owners = claim["metadata"].get("ownerReferences") or ()
     return pod.metadata.uid in {owner["uid"] for owner in owners}
 
 
-def _results(claim: Document) -> list[Document]:
+def results_of(claim: Document) -> list[Document]:
+    """Return the devices that a claim has got."""
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results: list[Document] = (allocation.get("devices") or {}).get("results") or []
     return results
@@ -107,6 +111,6 @@ def _devices(plan: NodePlan, pod: Pod, claims: Sequence[Document]) -> Iterator[D
     for claim in claims:
         status = claim.get("status") or {}
         if pod.metadata.uid in {user["uid"] for user in status.get("reservedFor") or ()}:
-            for result in _results(claim):
+            for result in results_of(claim):
                 if (place := (result["driver"], result["device"])) in known:
                     yield known[place]

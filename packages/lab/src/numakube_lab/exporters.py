@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         ScanCause,
         Written,
     )
+    from numakube.apps.exporter.report_annotations import AnnotationReader
     from numakube.kube import Change, Client, Clock, Store
     from numakube.kubelet import Machine
     from numakube.node import AllocatableResources, PodResources
@@ -198,7 +199,13 @@ class LabSource:
     """Reads one kubelet of the lab."""
 
     def __init__(
-        self, kubelet: LabKubelet, hardware: Hardware, pods: Store[Pod], freezer: Freezer
+        self,
+        kubelet: LabKubelet,
+        hardware: Hardware,
+        pods: Store[Pod],
+        freezer: Freezer,
+        *,
+        annotations: tuple[AnnotationReader, ...] = (),
     ) -> None:
         machine = hardware.machine
         connected = UNKNOWN if machine is None else connected_devices(machine)
@@ -218,6 +225,7 @@ class LabSource:
             pods=_NodePods(kubelet, pods),
             version=lambda: kubelet.plan.kubelet_version,
             connections=known_connections,
+            annotations=annotations,
         )
 
     async def read(self) -> NodeInputs:
@@ -352,6 +360,14 @@ _FROZEN: Final = "frozen"
 _SILENT: Final = "node paused"
 
 
+@dataclass(frozen=True, slots=True)
+class MoreAnnotations:
+    """What exporters write besides: the keys, and who reads for a node and wakes its exporter."""
+
+    written: frozenset[str]
+    readers: Callable[[str, Callable[[], None]], tuple[AnnotationReader, ...]]
+
+
 @dataclass(slots=True)
 class _Seat:
     """One node's exporter and what can be done to it."""
@@ -360,7 +376,7 @@ class _Seat:
     target: ObjectPublisher
     publisher: SkewedPublisher
     freezer: Freezer
-    task: asyncio.Task[None]
+    tasks: list[asyncio.Task[None]]
 
 
 class ExporterPool(Lifetime):
@@ -380,14 +396,17 @@ class ExporterPool(Lifetime):
         max_silence: float = 0.0,
         serves: Callable[[str], bool] = lambda _: True,
         pod_of: Callable[[str], str] = lambda _: "",
+        annotations: MoreAnnotations | None = None,
     ) -> None:
         """Prepare exporters for those nodes that *serves* says; have it asked again by `review`.
 
-        They say that they run in the pod that *pod_of* their node is, ``namespace/name``.
+        They say that they run in the pod that *pod_of* their node is, ``namespace/name``, and
+        write *annotations* into their reports besides.
         """
         self._client = client
         self._serves = serves
         self._pod_of = pod_of
+        self._annotations = annotations
         self._nodes = nodes
         self._period = period
         self._stale_after = stale_after
@@ -537,34 +556,40 @@ class ExporterPool(Lifetime):
             NodeObject(self._client, name),
             name=name,
             max_silence=self._max_silence,
+            ours=self._annotations.written if self._annotations else frozenset(),
         )
         publisher = SkewedPublisher(target, clock)
         kubelet = self._nodes.kubelet(name)
+        period = min(self._period, self._max_silence or self._period)
+        wakeups = Wakeups(clock=clock, period=period, rate=RATE)
+        beside = self._beside(name, lambda: wakeups.note(Trigger.ANNOTATION))
+        hardware = self._shelf.of(kubelet.plan.machine)
         exporter = Exporter(
-            source=LabSource(
-                kubelet, self._shelf.of(kubelet.plan.machine), self._nodes.pods, freezer
-            ),
+            source=LabSource(kubelet, hardware, self._nodes.pods, freezer, annotations=beside),
             publisher=publisher,
-            wakeups=Wakeups(
-                clock=clock, period=min(self._period, self._max_silence or self._period), rate=RATE
-            ),
+            wakeups=wakeups,
             options=ReportOptions(node_name=name, exporter=self._pod_of(name)),
             clock=clock,
             metrics=self._metrics,
             stale_after=self._stale_after,
             silence=self._silence(name),
         )
-        task = asyncio.create_task(exporter.run(), name=f"lab-exporter-{name}")
-        self._seats[name] = seat = _Seat(exporter, target, publisher, freezer, task)
+        tasks = [asyncio.create_task(exporter.run(), name=f"lab-exporter-{name}")]
+        tasks += [asyncio.create_task(reader.run()) for reader in beside]
+        self._seats[name] = seat = _Seat(exporter, target, publisher, freezer, tasks)
         return seat
+
+    def _beside(self, name: str, wake: Callable[[], None]) -> tuple[AnnotationReader, ...]:
+        return () if self._annotations is None else self._annotations.readers(name, wake)
 
     def _dismiss(self, name: str) -> None:
         seat = self._seats.pop(name, None)
         if seat is not None:
             # Nothing may wait for a report that will not come.
             seat.exporter.has_published.set()
-            seat.task.cancel()
-            self._ended.append(seat.task)
+            for task in seat.tasks:
+                task.cancel()
+            self._ended += seat.tasks
 
 
 def steer(exporters: ExporterPool, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -20,15 +20,26 @@ from numakube.node.device_plugin import DevicePluginError
 from numakube.node.dra_plugin import VERSIONS, DraPluginClient
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection, Coroutine, Mapping, Sequence
 
     from numakube.kube import Client
     from numakube.node.device_plugin import PluginInfo
+    from numakube.node.dra_plugin import ClaimRef, Prepared
 
 WIPE_SECONDS: Final = 30.0
 """How long the slices of a driver without a process are kept."""
 
 _log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+
+
+class CalledDriver(Protocol):
+    """What a kubelet asks of a driver."""
+
+    async def prepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, Prepared]:
+        """Ready the devices of claims."""
+
+    async def unprepare(self, claims: Sequence[ClaimRef]) -> Mapping[str, str]:
+        """Take back what was readied."""
 
 
 class DraDrivers:
@@ -42,7 +53,7 @@ class DraDrivers:
         self._wiping: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def newest(self, driver: str) -> DraPluginClient | None:
+    def newest(self, driver: str) -> CalledDriver | None:
         """Return the process that is called for a driver."""
         connected = self._connected.get(driver)
         return next(reversed(connected.values())) if connected else None

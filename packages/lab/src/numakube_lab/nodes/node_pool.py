@@ -59,6 +59,7 @@ class NodePool(Lifetime):
         *,
         root: Path | None = None,
         sockets: bool | None = None,
+        drivers: Callable[[str], DraDrivers] | None = None,
         runtime: ContainerRuntime | None = None,
         workers: int = WORKERS,
     ) -> None:
@@ -71,6 +72,7 @@ class NodePool(Lifetime):
                 keep their state in memory.
             sockets: whether nodes serve PodResources and take device plugins on unix sockets under
                 *root*; if not given, the first 64 nodes do.
+            drivers: the DRA drivers of each node without sockets; none if not given.
             runtime: what runs containers; the simulation if not given.
             workers: how many nodes are worked on at a time.
         """
@@ -79,6 +81,7 @@ class NodePool(Lifetime):
         self._workers = workers
         self._root = root
         self._with_sockets = sockets
+        self._drivers = drivers
         self._kubelets: dict[str, LabKubelet] = {}
         self._models = FreshModels()
         self._sockets: dict[str, NodeSockets] = {}
@@ -276,7 +279,7 @@ class NodePool(Lifetime):
             aligner_of=ModelAligner if sockets is None else sockets.attach,
             cgroups=cgroups,
             models=self._models,
-            drivers=None if sockets is None else sockets.drivers,
+            drivers=self._drivers_of(name) if sockets is None else sockets.drivers,
         )
         kubelet.reporter.lease_seconds = lease_seconds
         kubelet.start()
@@ -284,6 +287,9 @@ class NodePool(Lifetime):
         self._registered[name] = asyncio.Event()
         if sockets is not None:
             self._sockets[name] = sockets
+
+    def _drivers_of(self, name: str) -> DraDrivers | None:
+        return None if self._drivers is None else self._drivers(name)
 
     def _sockets_in(self, folder: NodeFolder | None, name: str) -> NodeSockets | None:
         wanted = self._with_sockets
