@@ -17,9 +17,10 @@ from numakube.scheduling.gang_placements import GangRequest
 from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import GPU, World, pod
+from numakube.testing import GPU, World, pod, running
 from numakube_planning.audit import audit
 from numakube_zone_affinity.explaining import with_relations
+from numakube_zone_affinity.node_zones import coming_before
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
@@ -264,3 +265,22 @@ def test_the_doctor_and_explanations_say_whether_relations_hold() -> None:
     told = explain(world.facts(), scheduler.engine, planned)
     told = with_relations(told, scheduler.engine, planned)
     assert "On n it would get NUMA node 1: zone-anti-affinity app=worker holds." in told.notes
+
+
+def test_a_binding_waits_for_younger_pods_that_have_to_be_there_before_it() -> None:
+    world, wish = one_node(), {SPREAD: "app=prefill", MODE: "Required"}
+    scheduler = world.scheduler()
+    ages = {"old": "2026-01-01T00:00:00Z", "young": "2026-01-02T00:00:00Z"}
+
+    def aged(one: Pod, age: str) -> Pod:
+        metadata = msgspec.structs.replace(one.metadata, creation_timestamp=ages[age])
+        return msgspec.structs.replace(one, metadata=metadata)
+
+    younger = scheduler.assume(aged(gpu_pod("d", "decode"), "young"))
+    older = scheduler.assume(aged(gpu_pod("p", "prefill", wish), "old"))
+    node = scheduler.engine.cluster.node("n")
+    assert node is not None
+    assert coming_before(older, node) == ("default/d",)
+    assert coming_before(younger, node) == ()
+    scheduler.see(running(younger.pod, "n"))
+    assert coming_before(older, node) == ()

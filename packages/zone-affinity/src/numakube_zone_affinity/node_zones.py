@@ -308,12 +308,12 @@ class NodeZones:
         return self._maps[level]
 
 
-def unreported_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
+def coming_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
     """Return pods on their way to *node* that its kubelet might meet after *pod*.
 
     It was foreseen that they come before it. A kubelet that learns of several pods at a time goes
-    by when they were created, so one that was created later may have to be seen there first. That
-    matters if either insists on its relations.
+    by when they were created, so one that was created later may have to be there first: reported,
+    or started by its status. That matters if either insists on its relations.
     """
     required = {one.uid for one in (*node.pods.values(), pod) if wish_of(one).is_required}
     if not required or node.numa is None:
@@ -327,8 +327,14 @@ def unreported_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
         and uid in node.pods
         and not isinstance(coming[uid], KubeletRejection)
         and (uid in required or pod.uid in required)
+        and not _is_started(node.pods[uid])
         and not _created(node.pods[uid]) < _created(pod)
     )
+
+
+def _is_started(pod: PodInfo) -> bool:
+    """Tell whether a kubelet has met *pod*: it says so before reports do, which may say nothing."""
+    return pod.pod.status is not None and pod.pod.status.start_time is not None
 
 
 def _created(pod: PodInfo) -> str:

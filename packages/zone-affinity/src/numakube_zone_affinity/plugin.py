@@ -8,7 +8,7 @@ who is where: a pod of which the zone is wrong now is tried again when others ha
 or have left it, and the members of a gang are put in an order in which their relations hold.
 
 A kubelet that learns of several pods at a time goes by when they were created. Where that would
-change the places that were foreseen, a binding waits until the node has reported those before it.
+change the places that were foreseen, a binding waits until those before it are there.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from numakube.scheduling.snapshot.pod_equivalence import scheduling_key
 from numakube.scheduling.snapshot.zone_belief import NOTHING
 from numakube_zone_affinity.node_zones import (
     allotted,
+    coming_before,
     is_concerned,
     present,
     prospect,
-    unreported_before,
     wish_of,
 )
 
@@ -157,7 +157,7 @@ class ZoneAffinity(PreFilter, Filter, Confirm, Reserve, PreBind):
         return unschedulable(f"by now: {verdict.reason}")
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
-        """Wait until the node has reported the pods that have to be there before *pod*."""
+        """Wait until the pods are on the node that have to be there before *pod*."""
         del state
         if not self._still_coming(pod, node):
             return SUCCESS
@@ -172,11 +172,11 @@ class ZoneAffinity(PreFilter, Filter, Confirm, Reserve, PreBind):
             waited += _LOOKED_AT_EVERY
         if not coming:
             return SUCCESS
-        return failure(f"{node} does not report {coming[0]}, which has to be there before the pod")
+        return failure(f"{coming[0]} is not on {node} yet, and has to be there before the pod")
 
     def _still_coming(self, pod: PodInfo, node: str) -> tuple[str, ...]:
         there = self._handle.cluster.node(node)
-        return () if there is None else unreported_before(pod, there)
+        return () if there is None else coming_before(pod, there)
 
     def _known(self, pod: PodInfo) -> dict[str, tuple[int, Status]]:
         return self._refused.get(scheduling_key(pod), {}) if self._refused else {}
