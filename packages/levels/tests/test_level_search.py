@@ -127,6 +127,17 @@ def test_spare_nodes_stay_free() -> None:
     )
 
 
+def test_spare_nodes_of_several_racks_are_not_taken_together() -> None:
+    """Where every node with room is spare there is no placement, not one on all of them."""
+    racks = Racks({"a": 1, "b": 1})
+    asked = {REQUIRED: "rack", "numakube.dev/gang-spare": "1"}
+    assert racks.plan(2, asked, needed=1).fitting == 0
+    assert racks.why_not(2, asked, needed=1).endswith(
+        "1 pod has to fit in one rack, and no rack takes any;"
+        " 2 nodes with room stay free (gang-spare)"
+    )
+
+
 def test_what_is_left_over_goes_where_it_may() -> None:
     """Beside the others as far as there is room; elsewhere only if no level is required."""
     takes = {"a": 5, "b": 4}

@@ -199,6 +199,13 @@ def test_pods_beyond_the_most_are_not_tried() -> None:
     assert len(Planned(slices_world(3, 3), pods).where) == 2
 
 
+def test_a_late_pod_beyond_the_most_waits() -> None:
+    asked = {PREFERRED: "rack", "numakube.dev/gang-max-count": "2"}
+    placed = [(member(f"a{n}", "6", 1, asked), f"r0-{n}") for n in range(2)]
+    told = Planned(slices_world(3, 3), [member("late", "6", 1, asked)], placed=placed).why_not
+    assert told == "gang default/g: 2 of its pods run, and gang-max-count is 2"
+
+
 def test_consecutive_ranks_are_in_one_slice() -> None:
     label = "batch.kubernetes.io/job-completion-index"
     asked = {SLICES: "rack=2"}

@@ -82,7 +82,10 @@ def held_placement(
     if len(held) < request.needed:
         return None
     domains = domains_in(known.engine.cluster.snapshot(), known.tree)
-    placed = [(one, row_of.get(one.node_name, -1)) for one in request.placed]
+    where = known.engine.cluster.node_of
+    placed = [
+        (one, row_of.get(one.node_name or where(one.uid) or "", -1)) for one in request.placed
+    ]
     everybody = [*placed, *((pod, rows[pod.uid]) for pod in held)]
     if not _is_granted(wish, everybody, domains):
         return None

@@ -171,11 +171,15 @@ class EqualPods:
         return GangNodes(full, nodes.domain, nodes.name) if len(full) else nodes
 
     def _nodes_with(self, level: int | None) -> GangNodes | None:
-        """Return the nodes of all domains of a level, of which none takes a pod."""
-        if self.areas is None or level is None:
+        """Return the nodes of all domains of a level that take no pod.
+
+        Spare ones may have room, and are in several domains: what is tried there would hold.
+        """
+        if self.areas is None or level is None or self.counts is None:
             return None
         domains = self.areas.domains
         rows = domains.rows[domains.ids[level] >= 0]
+        rows = rows[self.counts.takes[rows] == 0]
         return GangNodes(rows, name=self._known.tree.levels[level].name) if len(rows) else None
 
     def why_short(self) -> str:
@@ -218,6 +222,10 @@ class EqualSearch:
         """Yield what to try next, the cheapest first."""
         self._tried, self._failed, self._proposed = 0, set(), []
         self._chooser.limits.clear()
+        if self._has_all():
+            running = len(self._request.running_on)
+            self._told = f"{running} of its pods run, and gang-max-count is {self._wish.max_count}"
+            return
         while self._tried < self._known.most_tried:
             options = self._options(evicting=evicting)
             option = next((one for one in options if _key(one) not in self._failed), None)
@@ -286,6 +294,11 @@ class EqualSearch:
         counts = [count for _, count in shares]
         left = sum(area.takes for area, _ in shares) - sum(counts)
         return replace(found, cost={"uneven": max(counts) - min(counts), "leftOver": left})
+
+    def _has_all(self) -> bool:
+        """Tell whether as many run as are wanted; what is needed goes before that."""
+        most, running = self._wish.max_count, len(self._request.running_on)
+        return most is not None and running >= max(most, self._request.gang.min_count)
 
     def _options(self, *, evicting: bool) -> list[Choice]:
         request = self._request
@@ -569,7 +582,9 @@ def search_for_wish(
     """Return what looks for placements of a gang with such a *wish*."""
     if wish.sub_groups:
         return SubGroupSearch(request, known, wish)
-    whole = wish.whole.for_replacements() if request.running_on else wish.whole
+    # Members beyond the minimum are late, not lost.
+    replaces = 0 < len(request.running_on) < request.gang.min_count
+    whole = wish.whole.for_replacements() if replaces else wish.whole
     if len({replica_key(pod) for pod in request.pods}) == 1:
         return EqualSearch(request, known, whole)
     return MixedSearch(request, known, whole)

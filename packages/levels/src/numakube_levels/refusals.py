@@ -57,7 +57,9 @@ def why_mixed(closest: Bound | None, needed: int, positions: Positions, tree: Le
 def _short_of_room(areas: GangAreas, wish: Wish, level: str) -> str:
     found = [] if wish.required is None else list(areas.whole.at(wish.required))
     if not found:
-        return f"{_have_to_fit(wish.needed)} in one {level}, and no {level} takes any"
+        told = f"{_have_to_fit(wish.needed)} in one {level}, and no {level} takes any"
+        free = len(areas.spared)
+        return f"{told}; {free} nodes with room stay free (gang-spare)" if free else told
     own = [area for area in found if area.is_own]
     best = _best(own or found)
     if best.takes >= wish.needed:
