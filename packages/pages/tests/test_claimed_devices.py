@@ -56,6 +56,22 @@ def test_a_device_between_zones_counts_once_on_its_node() -> None:
     assert (use.total, use.total_free) == (2, 1)
 
 
+def test_a_device_of_unknown_place_counts_on_its_node_as_in_top() -> None:
+    """No zone has it: neither the driver nor the report tells one."""
+    facts = mixed().facts()
+    (node,), (report,) = facts.nodes.values(), facts.topologies.values()
+    devices = [
+        DraDevice(id=DeviceId(DRIVER, "node-a", f"gpu-{number}"), zones=zones, is_free=is_free)
+        for number, (zones, is_free) in enumerate((((0,), False), ((), True), ((), False)))
+    ]
+    use = row_of(node, report, devices=devices).uses[DRIVER]
+    assert (use.allocatable, use.free) == ((1, 0), (0, 0))
+    assert (use.total, use.total_free) == (3, 1)
+    alone = row_of(node, report, devices=devices[1:2]).uses[DRIVER]
+    assert (alone.total, alone.total_free, alone.largest) == (1, 1, 0)
+    assert row_of(node, None, devices=devices).uses == {}
+
+
 async def test_rows_change_when_a_claim_does() -> None:
     """A claim that gives its device back makes one zone freer; other rows stay."""
     source = shown(mixed().facts())

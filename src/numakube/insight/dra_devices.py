@@ -347,6 +347,15 @@ def counted_again(
     return amounts_of_devices(one for one, again in known for _ in again[1:])
 
 
+def amounts_outside(
+    devices: Iterable[DraDevice], zones: Collection[int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the amounts of *devices* in none of *zones*, as far as their drivers tell."""
+    return amounts_of_devices(
+        device for device in devices if not any(zone in zones for zone in device.zones)
+    )
+
+
 def use_with_devices(use: ZoneUse, devices: Iterable[DraDevice]) -> ZoneUse:
     """Return what a pod holds by zones, with *devices* of its claims."""
     found = {zones: dict(amounts) for zones, amounts in use.items()}

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.api.nrt import attribute_value
-from numakube.insight.dra_devices import counted_again, zones_with_devices
+from numakube.insight.dra_devices import amounts_outside, counted_again, zones_with_devices
 from numakube.insight.usage.zone_usage import NO_LABEL
 from numakube.topology import NodeTopology, nrt_names
 from numakube.topology.kubelet_attributes import kubelet_config
@@ -65,7 +65,7 @@ class ResourceUse:
     Attributes:
         allocatable: what each zone may give to pods.
         free: what each zone has left.
-        total: what all zones may give, together.
+        total: what all zones may give, together, and devices that are in none of them.
         total_free: what is left of it.
         largest: what the zone with most has left: the largest request that one zone can hold.
     """
@@ -78,17 +78,23 @@ class ResourceUse:
 
     @classmethod
     def of(
-        cls, allocatable: tuple[int, ...], free: tuple[int, ...], *, again: tuple[int, int] = (0, 0)
+        cls,
+        allocatable: tuple[int, ...],
+        free: tuple[int, ...],
+        *,
+        again: tuple[int, int] = (0, 0),
+        outside: tuple[int, int] = (0, 0),
     ) -> ResourceUse:
         """Return the use of a resource by zone.
 
-        *again* is how many zones count that others count too, and how many of these are free.
+        *again* is how many zones count that others count too, and *outside* how many no zone
+        counts; and how many of these are free.
         """
         return cls(
             allocatable=allocatable,
             free=free,
-            total=sum(allocatable) - again[0],
-            total_free=sum(free) - again[1],
+            total=sum(allocatable) - again[0] + outside[0],
+            total_free=sum(free) - again[1] + outside[1],
             largest=max(free, default=0),
         )
 
@@ -244,13 +250,20 @@ def _state_of(node: Node) -> tuple[int, list[str]]:
 
 
 def _uses(zones: tuple[ZoneView, ...], devices: Sequence[DraDevice]) -> dict[str, ResourceUse]:
-    resources = dict.fromkeys(name for zone in zones for name in zone.allocatable)
-    again, again_free = counted_again(devices, {zone.id for zone in zones})
+    if not zones:
+        return {}
+    known = {zone.id for zone in zones}
+    again, again_free = counted_again(devices, known)
+    outside, outside_free = amounts_outside(devices, known)
+    resources = dict.fromkeys(
+        name for amounts in (*(zone.allocatable for zone in zones), outside) for name in amounts
+    )
     return {
         name: ResourceUse.of(
             tuple(zone.allocatable.get(name, 0) for zone in zones),
             tuple(zone.available.get(name, 0) for zone in zones),
             again=(again.get(name, 0), again_free.get(name, 0)),
+            outside=(outside.get(name, 0), outside_free.get(name, 0)),
         )
         for name in resources
     }

@@ -12,7 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.dra_devices import amounts_of_devices, counted_again, with_dra_devices
+from numakube.insight.dra_devices import amounts_outside, counted_again, with_dra_devices
 from numakube.insight.facts import NO_EXPORTER, troubles_of
 from numakube.insight.scheduler_holdings import allotted_view
 from numakube.insight.usage.close_pairs import added_pairs, close_pairs
@@ -190,9 +190,10 @@ def node_usage(
     ]
     best = max(zones, key=lambda zone: _size(zone.largest), default=None)
     several, several_free = _counted_again(view.report)
-    more, more_free = counted_again(devices, {zone.zone for zone in zones})
+    known = {zone.zone for zone in zones}
+    more, more_free = counted_again(devices, known)
     several, several_free = add_amounts(several, more), add_amounts(several_free, more_free)
-    outside, outside_free = amounts_of_devices(_outside(view, devices))
+    outside, outside_free = amounts_outside(devices, known)
     free = _less(add_amounts(outside_free, *(zone.free for zone in zones)), several_free)
     stranded = _less(
         add_amounts(*(zone.stranded for zone in zones)), _usable_elsewhere(devices, zones)
@@ -226,12 +227,6 @@ def _pairs(
     view: NodeTopology, devices: Sequence[DraDevice], zone: int | None = None
 ) -> tuple[ClosePairs, ...]:
     return close_pairs(view.report, devices, zone) if view.report is not None else ()
-
-
-def _outside(view: NodeTopology, devices: Sequence[DraDevice]) -> list[DraDevice]:
-    """Return the devices that are in no zone, as far as their drivers tell."""
-    known = {zone.id for zone in view.zones}
-    return [device for device in devices if known.isdisjoint(device.zones)]
 
 
 def _usable_elsewhere(devices: Iterable[DraDevice], zones: Sequence[ZoneUsage]) -> Amounts:
