@@ -17,6 +17,8 @@ from typing import Any
 import click
 import pytest
 from packages.planning.tests.cli.test_audit import Run, bundle
+from packages.planning.tests.history.answers import Answers
+from packages.planning.tests.history.test_report import prometheus
 from tests.cli.conftest import numakube
 from tests.docs.pages import ROOT
 from tests.docs.test_python_api_page import PACKAGES
@@ -26,7 +28,7 @@ from numakube.api.crds import NRT_CRD, OPERATOR_CRD, SCHEDULER_CRD, UPDATE_CRD, 
 from numakube.api.yaml_text import load_yaml
 from numakube.cli.main import cli
 
-__all__ = ["bundle", "numakube"]  # fixtures
+__all__ = ["bundle", "numakube", "prometheus"]  # fixtures
 
 FOLDER = Path(__file__).parent
 ADVICE = """\
@@ -206,6 +208,12 @@ def test_no_field_of_an_output_vanishes(line: str, numakube: Run, bundle: Path) 
     check(f"output-{name}", fields(printed))
     as_yaml = numakube(*words, "-o", "yaml")
     assert sorted(fields(load_yaml(as_yaml.out, line))) == sorted(fields(printed))
+
+
+def test_no_field_of_a_report_over_days_vanishes(numakube: Run, prometheus: Answers) -> None:
+    """Managers' tables are made of it."""
+    ended = numakube("report", "--prometheus", prometheus.url, "--days", "3", "-o", "json")
+    check("output-report", fields(json.loads(ended.out)))
 
 
 def test_what_vanishes_is_named_with_what_to_do(

@@ -53,6 +53,7 @@ PAGES = (
     "pending",
     "mispredictions",
     "caches",
+    "history",
     "login",
     "nodes/nowhere",
 )
