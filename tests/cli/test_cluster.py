@@ -9,12 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from numakube.apps.bundle import pack
-from numakube.cli.shared.cluster_options import (
-    ClusterOptions,
-    cluster_options,
-    facts_for,
-    namespace_for,
-)
+from numakube.cli.shared.cluster_options import cluster_options, facts_for, namespace_for
+from numakube.cli.shared.connection_options import ClusterOptions
 from numakube.errors import ClusterUnreachable, MalformedObject
 from numakube.insight.collected import Collected
 

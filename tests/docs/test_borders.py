@@ -23,6 +23,14 @@ OWN = {
     "numakube_conformance": "packages/conformance",
     "kube_lab_server": "packages/labserver",
     "numakube_sriov": "packages/sriov",
+    "numakube_planning": "packages/planning",
+    "numakube_placement": "packages/placement",
+    "numakube_levels": "packages/levels",
+    "numakube_measured": "packages/measured",
+    "numakube_virtual_machines": "packages/virtual-machines",
+    "numakube_dra_driver": "packages/dra-driver",
+    "numakube_tracing": "packages/tracing",
+    "numakube_zone_affinity": "packages/zone-affinity",
 }
 """The distributions that import nothing private of others, by the package that is theirs."""
 OURS = ("numakube", *OWN)
@@ -82,7 +90,7 @@ def is_public(module: str, name: str) -> bool:
 def test_only_public_names_are_imported_from_other_distributions(own: str) -> None:
     files = sorted((ROOT / OWN[own] / "src").rglob("*.py"))
     found = [(file.name, *which) for file in files for which in imports(file, own)]
-    assert len(found) > 100
+    assert found
     assert [one for one in found if not is_public(*one[1:])] == []
 
 

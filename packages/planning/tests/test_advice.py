@@ -12,7 +12,7 @@ from numakube.api.codec import convert
 from numakube.api.meta import OwnerReference
 from numakube.api.pod import Pod, PodResourceClaim, PodResourceClaimStatus, PodStatus
 from numakube.api.resource_claims import ResourceClaimTemplate
-from numakube.insight.explain.explanation_document import with_amounts
+from numakube.insight.planned_pods import with_amounts
 from numakube.insight.scheduler_engine import engine_of
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.kubelet_model import KubeletNode

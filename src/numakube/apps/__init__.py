@@ -23,8 +23,13 @@ from numakube.values.lazy_names import lazy_names
 if TYPE_CHECKING:
     from numakube.apps.bundle import unpack
     from numakube.apps.cluster_file import read_cluster
+    from numakube.apps.debug_client import Reached, reach_schedulers
+    from numakube.apps.flight_recording import Recording
 
 __all__ = [
+    "Reached",
+    "Recording",
+    "reach_schedulers",
     "read_cluster",
     "unpack",
 ]
@@ -34,5 +39,7 @@ __getattr__ = lazy_names(
     {
         "bundle": "unpack",
         "cluster_file": "read_cluster",
+        "debug_client": "Reached reach_schedulers",
+        "flight_recording": "Recording",
     },
 )

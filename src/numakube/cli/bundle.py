@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, collected_for
+from numakube.cli.shared.cluster_options import cluster_options, collected_for
 from numakube.values.display import counted
+
+if TYPE_CHECKING:
+    from numakube.cli.shared.connection_options import ClusterOptions
 
 
 @click.command("bundle")

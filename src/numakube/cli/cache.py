@@ -17,7 +17,7 @@ from numakube.values.display import held_quantities_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _TITLES = (

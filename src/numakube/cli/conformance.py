@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, collected_for
+from numakube.cli.shared.cluster_options import cluster_options, collected_for
 from numakube.cli.shared.kubectl_names import names_argument
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import say
@@ -17,6 +17,7 @@ from numakube.values.display import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.topology.conformance import BrokenRule
 
 _API_VERSION: Final = "insight.numakube.dev/v1alpha1"

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, facts_for
+from numakube.cli.shared.cluster_options import cluster_options, facts_for
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.output_option import Output, print_document, told_width
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.insight.doctor.all_checks import Diagnosis, Entry
 
 _TEXT: Final = "text"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -13,7 +12,6 @@ import click
 from numakube.cli.explain_workload import explained_workload, planned
 from numakube.cli.lazy_commands import Lazy
 from numakube.cli.shared.cluster_options import (
-    ClusterOptions,
     cluster_options,
     facts_for,
     namespace_option,
@@ -21,7 +19,11 @@ from numakube.cli.shared.cluster_options import (
 )
 from numakube.cli.shared.kubectl_names import KindGroup, ObjectName
 from numakube.cli.shared.output_option import Output, make_console, output_option, print_document
-from numakube.cli.shared.scheduler_options import asked_as_tenant, scheduler_options
+from numakube.cli.shared.scheduler_options import (
+    asked_as_tenant,
+    configuration_in_file,
+    scheduler_options,
+)
 from numakube.cli.shared.terminal import say
 from numakube.errors import ApiError, ConfigError, Forbidden
 from numakube.insight.explain.explanation_text import Line, LineRole, joined
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.scheduler_options import AskedSchedulers
     from numakube.insight.explain import ExplainedWorkload, Explanation, Subject
     from numakube.insight.explain.explained_pod import Addition
@@ -38,7 +41,6 @@ if TYPE_CHECKING:
     from numakube.insight.explain.pod_explanation import ExplainOptions
     from numakube.insight.facts import ClusterFacts
     from numakube.scheduling.assembly import Engine
-
 
 _NEGATIVE: Final = 1
 _STYLES: Final = {
@@ -240,15 +242,6 @@ def _no_such_pod(facts: ClusterFacts, namespace: str, name: str) -> str:
     elsewhere = sorted(one.metadata.namespace for one in facts.pods if one.metadata.name == name)
     hint = f"; there is one in {', '.join(elsewhere)} (-n)" if elsewhere else ""
     return f"there is no pod {name} in namespace {namespace}{hint}"
-
-
-def configuration_in_file(path: str | None) -> KubeSchedulerConfiguration | None:
-    """Return the scheduler's configuration in the file *path*, if one is named."""
-    if path is None:
-        return None
-    from numakube.apps.scheduler.settings import configuration_of
-
-    return configuration_of({"config": path}, Path)
 
 
 def print_found(found: Sequence[Explanation | WorkloadExplanation], output: Output) -> None:

@@ -9,7 +9,6 @@ import click
 
 from numakube.cli.explain import explained, print_lines
 from numakube.cli.shared.cluster_options import (
-    ClusterOptions,
     cluster_options,
     facts_for,
     namespace_for,
@@ -22,6 +21,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.insight.explain.explanation_text import Line
     from numakube.insight.facts import ClusterFacts
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from numakube.cli.shared.cluster_options import (
-    ClusterOptions,
     cluster_options,
     facts_for,
     namespace_for,
@@ -19,6 +18,7 @@ from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.explain.explanation_document import WorkloadExplanation
     from numakube.insight.explain.pod_explanation import ExplainOptions
@@ -50,7 +50,8 @@ def _command_of(kind: str) -> click.Command:
         changes: bool,
     ) -> int:
         from numakube.apps.gathering import SCHEDULING
-        from numakube.cli.explain import configuration_in_file, print_found
+        from numakube.cli.explain import print_found
+        from numakube.cli.shared.scheduler_options import configuration_in_file
         from numakube.insight.collected import SCHEDULER_CONFIG
         from numakube.insight.explain.pod_explanation import ExplainOptions
 

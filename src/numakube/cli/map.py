@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.node_map.picture import Drawing, NodePicture
     from numakube.insight.node_map.planned_picture import RejectedPod

@@ -17,7 +17,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
 
 Document = dict[str, Any]
 

@@ -13,7 +13,7 @@ from numakube.cli.shared.scheduler_options import documents_for, leading, schedu
 from numakube.cli.shared.terminal import age, print_list, print_rows, repeated, say, watch_option
 
 if TYPE_CHECKING:
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _TITLES = ("POD", "PLACE", "PRIORITY", "ATTEMPTS", "WAITING", "NEXT TRY", "REFUSED BY")

@@ -12,7 +12,8 @@ import click
 
 from numakube.annexes import Group, annexes
 from numakube.cli.lazy_commands import AnyEntry, Lazy, LazyGroup, OfAnnex
-from numakube.cli.shared.cluster_options import ClusterOptions, facts_for
+from numakube.cli.shared.cluster_options import facts_for
+from numakube.cli.shared.connection_options import ClusterOptions
 
 if TYPE_CHECKING:
     from numakube.insight.bundle_replay import Redecision

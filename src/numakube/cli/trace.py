@@ -23,7 +23,7 @@ from numakube.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.scheduler_options import AskedSchedulers, Document
 
 _WATCH_SECONDS = 1.0

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from numakube.dra.extended_resources import classes_by_resource
     from numakube.dra.pod_claims import named_claims, used_claims
 
 __all__ = [
+    "classes_by_resource",
     "named_claims",
     "used_claims",
 ]
@@ -19,5 +21,6 @@ __getattr__ = lazy_names(
     __name__,
     {
         "pod_claims": "named_claims used_claims",
+        "extended_resources": "classes_by_resource",
     },
 )

@@ -26,27 +26,31 @@ if TYPE_CHECKING:
         configz_file,
         list_file,
     )
-    from numakube.insight.facts import ClusterFacts, facts_of
-    from numakube.insight.scheduler_engine import engine_of
+    from numakube.insight.facts import ClusterFacts, facts_of, model_of
+    from numakube.insight.scheduler_engine import BindsNothing, configuration_in, engine_of, tried
 
 __all__ = [
     "NODES",
     "PODS",
     "TOPOLOGIES",
     "TOPOLOGY_UPDATES",
+    "BindsNothing",
     "ClusterFacts",
     "Collected",
+    "configuration_in",
     "configz_file",
     "engine_of",
     "facts_of",
     "list_file",
+    "model_of",
+    "tried",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "collected": "Collected NODES PODS TOPOLOGIES TOPOLOGY_UPDATES configz_file list_file",
-        "facts": "ClusterFacts facts_of",
-        "scheduler_engine": "engine_of",
+        "collected": ("Collected NODES PODS TOPOLOGIES TOPOLOGY_UPDATES configz_file list_file"),
+        "facts": "ClusterFacts facts_of model_of",
+        "scheduler_engine": "engine_of BindsNothing configuration_in tried",
     },
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.api.scheduler_config import DEFAULT_SCHEDULER
+from numakube.api.scheduler_config import DEFAULT_SCHEDULER, SCHEDULER_NAME
 from numakube.insight.deployed_programs import ProgramRole, deployed
 from numakube.insight.near_names import scheduler_hint
 
@@ -95,3 +95,20 @@ def unserved(facts: ClusterFacts, pod: Pod) -> str:
     if name in known:
         return ""
     return f"there is no sign of a scheduler {name}; {scheduler_hint(name, known)}"
+
+
+_USUAL: Final = frozenset(
+    {
+        SCHEDULER_NAME,
+        "numakube-kube-scheduler",
+        "numa-scheduler",
+        "topo-aware-scheduler",
+        "topology-aware-scheduler",
+    }
+)
+
+
+def numa_schedulers(facts: ClusterFacts) -> frozenset[str]:
+    """Return the names that pods give to have their NUMA zones looked after."""
+    flags = (one.scheduler_name for one in deployed(facts, ProgramRole.SCHEDULER))
+    return _USUAL | {name for name in flags if name} | frozenset(profiles(facts))

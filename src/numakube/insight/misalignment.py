@@ -5,6 +5,9 @@ be there is aligned. Devices of claims have to be on the same NUMA nodes as the 
 far as there are enough of them. An exact report tells pods, not containers: where kubelets align
 containers one by one, a pod may be on as many NUMA nodes as it has containers with resources of
 their own.
+
+A cluster runs many pods that are not meant to be aligned, such as Guaranteed ones of kube-system: a
+pod counts only if it was given to a scheduler that knows NUMA (`is_given_to_align`).
 """
 
 from __future__ import annotations
@@ -224,3 +227,21 @@ class _Judgement:
     @property
     def _demand(self) -> PodDemand:
         return demand_of(self.pod, _RULES)
+
+
+def demand(pod: Pod) -> PodDemand:
+    """Return what *pod* asks of a kubelet."""
+    return demand_of(pod, _RULES)
+
+
+def devices_of(wanted: PodDemand) -> dict[str, int]:
+    """Return the devices that a pod asks for."""
+    return {name: count for name, count in wanted.limits.items() if count and is_extended(name)}
+
+
+def is_given_to_align(pod: Pod, schedulers: frozenset[str]) -> bool:
+    """Tell whether *pod* is for one of *schedulers* and asks for what can be aligned."""
+    if pod.spec.scheduler_name not in schedulers:
+        return False
+    wanted = demand(pod)
+    return bool(wanted.exclusive_cpus or devices_of(wanted))

@@ -11,10 +11,11 @@ from numakube.api.pod import has_ended
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.doctor.findings import Severity
 from numakube.insight.explain.explained_pod import pod_subject
-from numakube.insight.explain.explanation_document import API_VERSION, Document, text_of
+from numakube.insight.explain.explanation_document import API_VERSION, Document
 from numakube.insight.explain.explanation_summary import unread_notes
 from numakube.insight.explain.explanation_text import DATA_WORDS, EMPTY, Line, LineRole, table_lines
 from numakube.insight.facts import CORDONED, NOT_READY
+from numakube.insight.planned_pods import text_of
 from numakube.insight.unknown_zones import why_unknown
 from numakube.insight.usage.zone_usage import node_usage
 from numakube.scheduling.matching import taint_text

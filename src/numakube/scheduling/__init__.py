@@ -38,15 +38,44 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.scheduling.assembly import default_configuration
+    from numakube.scheduling.assembly import (
+        Engine,
+        all_plugins,
+        assemble,
+        default_configuration,
+        default_profile,
+    )
+    from numakube.scheduling.cycle import Attempt, Chosen, Cycle, Failed, FirstOfEquals, Refused
+    from numakube.scheduling.scheduling_queue import (
+        PodBackoff,
+        ProfileHints,
+        QueuedPod,
+        SchedulingQueue,
+    )
 
 __all__ = [
+    "Attempt",
+    "Chosen",
+    "Cycle",
+    "Engine",
+    "Failed",
+    "FirstOfEquals",
+    "PodBackoff",
+    "ProfileHints",
+    "QueuedPod",
+    "Refused",
+    "SchedulingQueue",
+    "all_plugins",
+    "assemble",
     "default_configuration",
+    "default_profile",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "assembly": "default_configuration",
+        "assembly": "default_configuration Engine all_plugins assemble default_profile",
+        "cycle": "Attempt Chosen Cycle Failed FirstOfEquals Refused",
+        "scheduling_queue": "PodBackoff ProfileHints QueuedPod SchedulingQueue",
     },
 )

@@ -19,7 +19,6 @@ from numakube.api.workloads import OwnerSpec, ReplicaSet, StatefulSet
 from numakube.insight.explain import explain_workload, in_its_gang, pod_subject, render_workload
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import WorkloadExplanation
-from numakube.insight.explain.kubelet_steps import with_nodes_like
 from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.explain.workload_explanation import (
     ExplainedWorkload,
@@ -29,6 +28,7 @@ from numakube.insight.explain.workload_explanation import (
 )
 from numakube.insight.facts import ClusterFacts
 from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.node_groups import with_nodes_like
 from numakube.insight.scheduler_engine import engine_of
 from numakube.scheduling.plugins.pod_gangs import MIN_LABEL, NAME_LABEL, REQUIRED_TOPOLOGY
 from numakube.testing import GPU, World, pod

@@ -18,7 +18,7 @@ from numakube.api.resource_claims import ResourceClaim
 from numakube.dra.pod_claims import used_claims
 from numakube.errors import InvalidValue, NotFound
 from numakube.kube.catalog import PODS, RESOURCE_CLAIMS
-from numakube.node.bounded_files import read_regular_file
+from numakube.node import read_regular_file
 from numakube.values.cpuset import CpuMask, CpuSet
 from numakube_dra_driver.assignment import adopted
 from numakube_dra_driver.cdi import DRA_CPU_NAMES, check_names
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_dra_driver.ledger import Ledger
     from numakube_dra_driver.offer import Offer
 

@@ -21,22 +21,26 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Pod
 from numakube.dra.pod_claims import named_claims
 from numakube.errors import NumakubeError
+from numakube.kube import EventRecorder, Reflector
 from numakube.kube.catalog import PODS
-from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.reflector import Reflector
-from numakube.node.cgroups.group_files import CgroupFiles, detect
-from numakube.node.cgroups.group_scan import GroupWatch
-from numakube.node.nri.nri_objects import ContainerAdjustment, CpuLimits
+from numakube.node.cgroups import CgroupFiles, GroupWatch, detect
+from numakube.node.nri import ContainerAdjustment, CpuLimits
 from numakube.topology.allotments import Allotment, Share
 from numakube.values.cpuset import CpuSet, union
 from numakube.values.resources import CPU, MEMORY
 from numakube_dra_driver.identity import OWN
-from numakube_placement.enforcer.allowed_cpus import MachineReader, PodState, state_of
-from numakube_placement.enforcer.enforce_loop import Enforcer
-from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
-from numakube_placement.enforcer.group_writing import GroupWriter
-from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter
-from numakube_placement.enforcer.nri import NriLink, NriPlugin
+from numakube_placement.enforcer import (
+    Enforcer,
+    EnforcerMetrics,
+    GroupWriter,
+    MachineReader,
+    NriLink,
+    NriPlugin,
+    OriginalsFile,
+    PodState,
+    Reporter,
+    state_of,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,9 +51,9 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Container as PodContainer
     from numakube.apps.host.process_life import Surroundings
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube.kube.clock import Clock
-    from numakube.node.nri.nri_objects import NriContainer, Sandbox, Update
+    from numakube.node.nri import NriContainer, Sandbox, Update
     from numakube_dra_driver.identity import Identity
     from numakube_dra_driver.ledger import GivenDevice, Ledger
     from numakube_dra_driver.settings import DraSettings

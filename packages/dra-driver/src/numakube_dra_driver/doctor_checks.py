@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.api.resource_slices import Device
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
 
 FIRST_MINOR: Final = 36
 """Of Kubernetes 1, from which on claims can take parts of devices unasked."""

@@ -26,7 +26,7 @@ import msgspec
 
 from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
-from numakube.node.bounded_files import read_regular_file
+from numakube.node import read_regular_file
 from numakube.node.host_files import DeviceFile, HostMount  # noqa: TC001 - msgspec reads them
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 

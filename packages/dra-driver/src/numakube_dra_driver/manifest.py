@@ -13,6 +13,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests import (
+    CREATED,
+    IMAGE,
+    POD_SECURITY,
+    HostFolder,
+    daemon_set,
+    host_paths,
+    kubelet_state,
+    probes,
+)
 from numakube.manifests.cluster_policies import (
     allow_api_server,
     allow_scraping,
@@ -23,18 +33,8 @@ from numakube.manifests.cluster_policies import (
     token_of,
     writes,
 )
-from numakube.manifests.node_agents import (
-    CREATED,
-    POD_SECURITY,
-    HostFolder,
-    daemon_set,
-    host_paths,
-    kubelet_state,
-    probes,
-)
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
-from numakube.manifests.release_image import IMAGE
 from numakube.node.host_files import INFO_FOLDER
 from numakube_dra_driver.annex import PORT
 from numakube_dra_driver.device_classes import class_documents, dra_cpu_class, pool_classes
@@ -43,7 +43,7 @@ from numakube_dra_driver.devices import DRA_CPU, DRIVER
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.manifests.components import Choices
+    from numakube.manifests import Choices
 
 NAME: Final = "numakube-dra-driver"
 _STATE: Final = "/var/lib/numakube-dra"

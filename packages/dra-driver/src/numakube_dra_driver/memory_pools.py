@@ -19,8 +19,8 @@ from numakube_dra_driver.devices import DRIVER, place_attributes, request_policy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.kubelet import KubeletSettings
     from numakube.kubelet.machine import Machine, NumaNode
-    from numakube.kubelet.manager_settings import KubeletSettings
     from numakube.values.resources import Amounts, ResourceName
 
 MEMORY_CAPACITY: Final = f"{DRIVER}/memory"

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.errors import ConfigError
-from numakube.kube.reflector import Reflector
-from numakube.kube.store import Removed
+from numakube.kube import Reflector, Removed
 from numakube.node.device_plugin.plugin_protocol import DevicePluginError
 from numakube.node.dra_plugin import LONGEST_PATH, DraPluginServer
 from numakube_dra_driver.cdi import CdiFiles
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.resource_slices import Device, ResourceSlice
-    from numakube.kube.client import Client
-    from numakube.kube.store import Change
+    from numakube.kube import Change, Client
     from numakube.node.dra_plugin import ClaimRef, DeviceHealth, Prepared
     from numakube_dra_driver.confinement import ClaimConfinement
     from numakube_dra_driver.identity import Identity

@@ -14,12 +14,11 @@ from numakube.api.resource_slices import (
     NodeAllocatableResourceMapping,
 )
 from numakube.errors import ConfigError
+from numakube.kubelet import KubeletSettings, settings_of
 from numakube.kubelet.cpu_manager import CpuManager
 from numakube.kubelet.cpu_topology import CpuTopology
 from numakube.kubelet.kubelet_versions import behaviour_of
-from numakube.kubelet.manager_settings import KubeletSettings, settings_of
-from numakube.node.bounded_files import read_regular_file
-from numakube.node.sysfs_machine import read_machine
+from numakube.node import read_machine, read_regular_file
 from numakube.values.cpuset import CpuMask, CpuSet
 from numakube.values.resources import CPU
 from numakube_dra_driver.compatible_devices import compatible_device, compatible_groups

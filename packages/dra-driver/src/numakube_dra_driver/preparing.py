@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prometheus_client import Histogram
 
     from numakube.api.resource_claims import AllocationResult
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube.node.podresources_client import PodResources
     from numakube_dra_driver.cdi import CdiFiles
     from numakube_dra_driver.device_metadata import MetadataFiles, NetworkInfoFiles

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import new_registry
 from numakube.apps.host.program import Program
@@ -39,7 +39,7 @@ from numakube_dra_driver.settings import SETTINGS, read_settings
 
 if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_dra_driver.pci_functions import NodeFunctions
     from numakube_dra_driver.settings import DraSettings
 

@@ -17,12 +17,12 @@ from numakube.apps.host.common_settings import (
 )
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
 from numakube.errors import ConfigError
-from numakube.node.bounded_files import read_regular_file
+from numakube.node import read_regular_file
 from numakube.node.host_files import INFO_FOLDER
-from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
+from numakube.node.nri import DEFAULT_SOCKET
 from numakube_dra_driver.annex import CORES, CPUS, PORT
 from numakube_dra_driver.devices import Grouping
-from numakube_placement.enforcer.settings import NRI_MODES
+from numakube_placement.enforcer import NRI_MODES
 
 if TYPE_CHECKING:
     from numakube.apps.host.process_life import Surroundings

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from numakube.api.resource_slices import Device
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_dra_driver.metrics import DraMetrics
 
 MOST_DEVICES: Final = 128

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from numakube.api.nrt import Zone, ZoneResource
     from numakube.api.pod import Pod
     from numakube.apps.exporter import (
+        AnnotationReader,
         Hardware,
         NodeInputs,
         PodName,
@@ -69,7 +70,6 @@ if TYPE_CHECKING:
         ScanCause,
         Written,
     )
-    from numakube.apps.exporter.report_annotations import AnnotationReader
     from numakube.kube import Change, Client, Clock, Store
     from numakube.kubelet import Machine
     from numakube.node import AllocatableResources, PodResources

@@ -15,7 +15,7 @@ import numpy as np
 
 from numakube.api.koordinator.keys import NODE_DECIDING
 from numakube.insight.how_many_fit import copies, looks_around
-from numakube.scheduling.cycle import Attempt
+from numakube.scheduling import Attempt
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.status import Code
 from numakube.scheduling.gang_placements import most_by_amounts
@@ -25,8 +25,8 @@ from numakube.scheduling.snapshot.zone_belief import foresees
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from numakube.scheduling import Engine
     from numakube.scheduling.arrays import IntArray
-    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.framework.plugins import Nominations
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.snapshot.cluster import Cluster

@@ -21,7 +21,7 @@ import numpy as np
 from numakube.api.codec import Wire
 from numakube.errors import ConfigError, InvalidValue
 from numakube.insight.usage.largest_pod import parse_shape, pod_of
-from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework import EventKind
 from numakube.scheduling.framework.plugins import (
     Filter,
     PreFilter,

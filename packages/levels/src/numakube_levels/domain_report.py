@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from numakube.api.codec import Wire
 from numakube.errors import ConfigError
-from numakube.insight.scheduler_engine import engine_of
+from numakube.insight import engine_of
 from numakube.insight.usage.largest_pod import parse_shape
 from numakube.scheduling.framework.registry import Handle
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -15,7 +15,7 @@ from numakube_levels.domain_protection import DomainProtection, DomainProtection
 from numakube_levels.domain_states import STATES, summary_of
 
 if TYPE_CHECKING:
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube_levels.domain_states import DomainState
 
 

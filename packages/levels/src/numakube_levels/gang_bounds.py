@@ -20,8 +20,8 @@ from numakube_levels.gang_areas import left_free, positions_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numakube.scheduling import Engine
     from numakube.scheduling.arrays import IntArray, Mask
-    from numakube.scheduling.assembly import Engine
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube_levels.aligned_counts import AlignedCounts
     from numakube_levels.domain_tree import Domains

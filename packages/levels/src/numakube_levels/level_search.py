@@ -32,7 +32,7 @@ from numakube_levels.slice_mending import NoRoom, mended
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
     from numakube.scheduling.gang_placements import DomainRoom, GangRequest, PlacementFigures
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube_levels.aligned_counts import AlignedCounts, Counts

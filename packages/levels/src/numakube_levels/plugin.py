@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import Wire
 from numakube.errors import ConfigError, InvalidValue
-from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework import EventKind
 from numakube.scheduling.framework.plugins import PreEnqueue
 from numakube.scheduling.framework.status import SUCCESS, unresolvable
 from numakube.scheduling.gang_placements import PlacesGangs
@@ -34,8 +34,8 @@ from numakube_levels.level_sources import (
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling import Engine
+    from numakube.scheduling.framework import ClusterEvent
     from numakube.scheduling.framework.registry import Handle
     from numakube.scheduling.framework.status import Status
     from numakube.scheduling.gang_placements import GangRequest, PlacementSearch

@@ -12,7 +12,7 @@ from numakube.cli.shared.terminal import column_lines, say
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube_levels.domain_report import ShapeReport
 
 _TITLES = ("DOMAIN", "NODES", "TAKES", "STATE", "IDLE", "UNREACHABLE", "BROKEN BY")

@@ -101,8 +101,7 @@ def _require_room(nodes: tuple[BenchNode, ...], mebibytes: int, sysfs: Path) -> 
     Raises:
         ConfigError: one would be, or there are no NUMA nodes.
     """
-    from numakube.node.usage import Untold
-    from numakube.node.usage.node_memory import ZoneMemoryReader
+    from numakube.node.usage import Untold, ZoneMemoryReader
 
     if not any(node.cpus for node in nodes):
         raise ConfigError(f"{sysfs} tells of no NUMA node with CPUs that we may use")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.insight.observations import ObservedNode
     from numakube_measured.measurement import MeasuredPod
 

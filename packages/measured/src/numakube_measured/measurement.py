@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import msgspec
 
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube.topology.nrt_names import OUR_PREFIX
 
 if TYPE_CHECKING:

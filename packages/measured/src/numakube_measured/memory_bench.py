@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from numakube.errors import ConfigError
-from numakube.node.usage.kernel_files import cpus_of, read_text
-from numakube.node.usage.node_memory import ZoneMemoryReader
+from numakube.node.usage import ZoneMemoryReader, cpus_of, read_text
 from numakube_measured.memory_speed import Cell, MemorySpeed
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from numakube.node.usage.kernel_files import Untold
+    from numakube.node.usage import Untold
 
 _SYSTEM_CALLS: Final = {
     "x86_64": {"set_mempolicy": 238, "move_pages": 279},

@@ -18,24 +18,22 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 
 from numakube.errors import ConfigError
-from numakube.node.cgroups.group_files import CgroupFiles, detect
-from numakube.node.cgroups.group_scan import find_parent, scan
-from numakube.node.usage.group_usage import (
+from numakube.node.cgroups import CgroupFiles, detect, find_parent, scan
+from numakube.node.usage import (
     EFFECTIVE_CPUS,
+    INTERRUPTS,
     MEMORY_BY_NODE,
     GroupPlaces,
     GroupReader,
-)
-from numakube.node.usage.interrupts import INTERRUPTS, InterruptReader
-from numakube.node.usage.kernel_files import Untold
-from numakube.node.usage.node_memory import (
+    InterruptReader,
+    ResctrlReader,
+    ThreadSampler,
+    Untold,
     ZoneMemoryReader,
     read_cpu_seconds,
     read_settings,
 )
-from numakube.node.usage.resctrl import ResctrlReader
-from numakube.node.usage.running_threads import ThreadSampler
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube.values.times import format_time
 from numakube_measured.measurement import (
     MIB,
@@ -55,11 +53,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-    from numakube.node.cgroups.group_scan import PodGroups
-    from numakube.node.usage.group_usage import CpuTime, MemoryByNode
-    from numakube.node.usage.interrupts import Interrupt
-    from numakube.node.usage.node_memory import CpuSeconds, ZoneMemory
-    from numakube.node.usage.resctrl import Traffic
+    from numakube.node.cgroups import PodGroups
+    from numakube.node.usage import (
+        CpuSeconds,
+        CpuTime,
+        Interrupt,
+        MemoryByNode,
+        Traffic,
+        ZoneMemory,
+    )
     from numakube.values.cpuset import CpuSet
     from numakube_measured.promised_pods import PromisedPod
 

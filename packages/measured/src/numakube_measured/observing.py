@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from numakube.insight.observations import UNKNOWN, Observation
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
 from numakube.values.display import bytes_text, counted, zones_text

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from numakube.errors import NumakubeError
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube_measured.measurement import ANNOTATION, write_measurement
 from numakube_measured.metrics import MeasuredFigures
 from numakube_measured.news import News
@@ -23,8 +23,8 @@ from numakube_measured.promised_pods import promised_pods
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from numakube.apps.exporter import NodeSources
     from numakube.apps.exporter.node_scan import NodeInputs
-    from numakube.apps.exporter.report_annotations import NodeSources
 from numakube_measured.measurement import Measurement
 
 EVERY_SECONDS: Final = 15.0

@@ -22,7 +22,7 @@ from numakube_placement.koordinator.read_node import facts_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube_placement.koordinator.node_facts import NodeFacts
 
 _LABELS: Final = (

@@ -10,8 +10,9 @@ import msgspec
 from numakube.api.codec import decode_tree
 from numakube.api.koordinator import keys
 from numakube.errors import MalformedObject
-from numakube.insight.explain.explanation_document import Change, Holder, text_of
-from numakube.insight.explain.plugin_explainer import PluginPlacement
+from numakube.insight.explain import PluginPlacement
+from numakube.insight.explain.explanation_document import Change, Holder
+from numakube.insight.planned_pods import text_of
 from numakube.values.cpuset import CpuSet
 from numakube.values.resources import CPU, MILLI_PER_CPU
 from numakube.values.topology_policy import TopologyPolicy, TopologyScope

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.api.pod import Pod
+    from numakube.apps.exporter import NodeSources
     from numakube.apps.exporter.node_scan import NodeInputs
-    from numakube.apps.exporter.report_annotations import NodeSources
     from numakube_placement.koordinator.node_facts import CpuLayout
 
 COPIED: Final = (keys.NODE_RESERVATION, keys.NODE_SYSTEM_QOS)

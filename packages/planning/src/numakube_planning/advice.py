@@ -34,9 +34,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.errors import ConfigError, InvalidValue
-from numakube.insight.explain.explained_pod import with_planned_claims
-from numakube.insight.explain.explanation_document import (
-    Document,
+from numakube.insight import model_of
+from numakube.insight.explain import judge, with_planned_claims
+from numakube.insight.explain.explanation_document import Document
+from numakube.insight.how_many_fit import copies, room_for
+from numakube.insight.node_groups import stays_with_its_node
+from numakube.insight.planned_pods import (
     all_containers,
     asked_by,
     step_of,
@@ -45,16 +48,10 @@ from numakube.insight.explain.explanation_document import (
     whole_cores_above,
     with_amounts,
 )
-from numakube.insight.explain.kubelet_steps import stays_with_its_node
-from numakube.insight.explain.node_verdicts import judge
-from numakube.insight.facts import model_of
-from numakube.insight.how_many_fit import copies, room_for
-from numakube.kubelet.admission_outcome import Admitted
-from numakube.kubelet.kubelet_model import KubeletNode
+from numakube.kubelet import Admitted, KubeletNode
 from numakube.kubelet.predicates import check_fit
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.held_zones import zone_cpus
-from numakube.topology.model_report import remove_pod
+from numakube.topology import remove_pod, zone_cpus
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.cpuset import CpuSet
@@ -65,16 +62,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
-    from numakube.kubelet.manager_settings import KubeletSettings
+    from numakube.insight import ClusterFacts
+    from numakube.kubelet import KubeletSettings
     from numakube.values.resources import Amounts
 
     Trial = tuple[KubeletSettings, str, int]
     """Other settings, what they reserve in words, and how much less that is, in base units."""
     from collections.abc import Callable
 
-    from numakube.insight.explain.node_verdicts import Judgement
-    from numakube.scheduling.assembly import Engine
+    from numakube.insight.explain import Judgement
+    from numakube.scheduling import Engine
 
 
 class RequestAdvice(Document, frozen=True):

@@ -17,16 +17,14 @@ import msgspec
 
 from numakube.api.pod import has_ended
 from numakube.errors import InvalidValue
-from numakube.insight.doctor.pods_to_align import numa_schedulers
-from numakube.insight.doctor.pods_to_align import wants_alignment as is_given_to_align
+from numakube.insight import configuration_in, engine_of
 from numakube.insight.dra_devices import use_with_devices
-from numakube.insight.explain.explained_pod import pod_subject
+from numakube.insight.explain import nodes_again, placement_now, pod_subject
 from numakube.insight.explain.explanation_document import Document
-from numakube.insight.explain.pod_explanation import nodes_again, placement_now
-from numakube.insight.misalignment import Cause, judged, wants_alignment
+from numakube.insight.known_schedulers import numa_schedulers
+from numakube.insight.misalignment import Cause, is_given_to_align, judged, wants_alignment
 from numakube.insight.observations import UNKNOWN, observed
 from numakube.insight.pod_timeline import use_text
-from numakube.insight.scheduler_engine import configuration_in, engine_of
 from numakube.scheduling.numa.caches.counts_belief import use_in_report
 from numakube.scheduling.recorder.flight_documents import use_document
 from numakube.topology.topology_view import NodeTopology
@@ -37,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.insight.misalignment import Judged
     from numakube.insight.observations import Observation, Observer
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
 
 OBSERVED_TITLES: Final = ("NAMESPACE", "POD", "NODE", "HAS", "SINCE", "WHY")
 UNMET_TITLES: Final = ("NAMESPACE", "POD", "NODE", "NOT AS IT ASKS")

@@ -42,7 +42,7 @@ from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.insight.how_many_fit import EngineBooks, copies
 from numakube.insight.node_setup import nodes_like
 from numakube.insight.planned_pods import with_requests
-from numakube.scheduling.cycle import Chosen, Cycle, FirstOfEquals, Refused
+from numakube.scheduling import Chosen, Cycle, FirstOfEquals, Refused
 from numakube.scheduling.framework.registry import unknown_fields
 from numakube.scheduling.gang_placements import GangRequest
 from numakube.scheduling.gang_planning import GangPlanner
@@ -59,9 +59,9 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.debugging.annex_endpoints import RoomHolder, ServingProgram
     from numakube.apps.debugging.documents import Speaker
-    from numakube.apps.host.endpoint_access import Access
+    from numakube.apps.host import Access
     from numakube.kube.clock import Clock
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.gang_placements import PlacementFigures
     from numakube.scheduling.plugins.gang_scheduling import GangMembers, Members

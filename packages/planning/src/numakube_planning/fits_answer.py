@@ -13,12 +13,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.explained_pod import Subject
+from numakube.insight.explain import (
+    EMPTY,
+    ExplainOptions,
+    Line,
+    LineRole,
+    Subject,
+    explain,
+    table_lines,
+)
 from numakube.insight.explain.explanation_document import Document, Explanation
-from numakube.insight.explain.explanation_text import EMPTY, Line, LineRole, table_lines
-from numakube.insight.explain.kubelet_steps import with_nodes_like
-from numakube.insight.explain.pod_explanation import ExplainOptions, explain
 from numakube.insight.how_many_fit import copies, place, room_for
+from numakube.insight.node_groups import with_nodes_like
 from numakube.insight.unknown_zones import why_unknown
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods
 from numakube.scheduling.snapshot.pods import PodInfo
@@ -29,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
-    from numakube.scheduling.assembly import Engine
+    from numakube.insight import ClusterFacts
+    from numakube.scheduling import Engine
 
 MOST_PLACED: Final = 2_000
 """Pods that are placed one after the other to judge the next; more would take minutes."""

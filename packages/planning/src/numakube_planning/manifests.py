@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.manifests.controller_deployment import ControllerManifest
+from numakube.manifests import ControllerManifest
 from numakube.manifests.rbac_rules import READ, ask_who_calls, rule
 from numakube.manifests.scheduler import cluster_rules as scheduler_rules
 from numakube_planning.annex import ADMISSION_CHECK, REBALANCER
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from numakube.api.numaresources import RebalancerSpec, SchedulerSpec
-    from numakube.manifests.components import Choices
+    from numakube.manifests import Choices
 
 _KUEUE: Final = "kueue.x-k8s.io"
 _REPLICAS: Final = 2

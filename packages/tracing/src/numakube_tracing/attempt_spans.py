@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.scheduling.recorder.flight_recorder import (
+from numakube.scheduling.recorder import (
     AdmittedNote,
     BoundNote,
     EndedNote,
@@ -33,7 +33,7 @@ from numakube.scheduling.recorder.flight_recorder import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numakube.scheduling.recorder.flight_recorder import FlightSubject, RecordedAttempt
+    from numakube.scheduling.recorder import FlightSubject, RecordedAttempt
 
 PATIENCE_SECONDS: Final = 60.0
 """How long the span of a bound pod waits for the kubelet's verdict and its report."""

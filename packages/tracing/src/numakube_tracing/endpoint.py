@@ -25,11 +25,11 @@ from numakube_tracing.collector import NAMES_A_COLLECTOR, is_wanted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 
+    from numakube.apps import Recording
     from numakube.apps.debugging.annex_endpoints import DecidingProgram, ServingProgram
-    from numakube.apps.flight_recording import Recording
-    from numakube.apps.host.endpoint_access import Access
+    from numakube.apps.host import Access
     from numakube.kube.clock import Clock
-    from numakube.scheduling.recorder.flight_recorder import Flight, FlightSubject
+    from numakube.scheduling.recorder import Flight, FlightSubject
     from numakube_tracing.attempt_spans import Span
     from numakube_tracing.collector import SpanExporter
 

@@ -8,7 +8,7 @@ import msgspec
 
 from numakube.insight.observations import UNKNOWN, Observation
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
-from numakube.topology.model_report import node_of
+from numakube.topology import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.display import bytes_text, counted
 from numakube.values.quantity import value
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.explain.explained_pod import Subject
+    from numakube.insight.explain import Subject
     from numakube.insight.explain.explanation_document import Explanation
     from numakube.insight.observations import ObservedNode
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
 
 
 def with_machine(explanation: Explanation, engine: Engine, subject: Subject) -> Explanation:

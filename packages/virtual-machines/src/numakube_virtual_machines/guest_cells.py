@@ -11,14 +11,14 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet import Admitted
 from numakube_virtual_machines.launcher_pod import COMPUTE, GUEST, PASSTHROUGH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet import KubeletNode
 
 
 _MOST_DIGITS: Final = 18

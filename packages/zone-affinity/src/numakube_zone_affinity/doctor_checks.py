@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
 
 BROKEN: Final = Rule(
     id="NUMA-ZONE-RELATION-BROKEN",

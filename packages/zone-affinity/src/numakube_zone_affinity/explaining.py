@@ -10,9 +10,9 @@ from numakube.scheduling.snapshot.pods import PodInfo
 from numakube_zone_affinity.node_zones import foreseen_zones, prospect, wish_of
 
 if TYPE_CHECKING:
-    from numakube.insight.explain.explained_pod import Subject
+    from numakube.insight.explain import Subject
     from numakube.insight.explain.explanation_document import Explanation
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
 
 
 def with_relations(explanation: Explanation, engine: Engine, subject: Subject) -> Explanation:

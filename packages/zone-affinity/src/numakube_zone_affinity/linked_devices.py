@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.codec import Wire
 from numakube.api.node_islands import told_islands
 from numakube.api.zone_relations import Insistence
-from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet import Admitted
 from numakube.kubelet.device_links import linked_prospects
-from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework import EventKind
 from numakube.scheduling.framework.plugins import Confirm
 from numakube.scheduling.framework.status import SUCCESS, Code, Status, unresolvable, unschedulable
 from numakube.scheduling.numa.native.pod_wants import wants_of

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.node_islands import NONE_TOLD, told_islands
 from numakube.api.zone_relations import ANTI_AFFINITY, NO_WISH, ZoneLevel, zone_wish_of
-from numakube.kubelet.admission_outcome import Admitted
+from numakube.kubelet import Admitted
 from numakube.kubelet.held_zones import ForeseenZones, ZoneMap, numa_zone
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand
 from numakube.scheduling.snapshot.pods import held_by
 from numakube.scheduling.snapshot.zone_belief import KubeletRejection, foresees
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube.values.numamask import nodes_of
 from numakube.values.topology_policy import TopologyPolicy
 from numakube_zone_affinity.zone_verdicts import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numakube.api.node_islands import ToldIslands
     from numakube.api.pod import Pod
     from numakube.api.zone_relations import ZoneRelation, ZoneWish
-    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet import KubeletNode
     from numakube.scheduling.framework.cycle_state import Allots, Places
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -8,7 +8,7 @@ from numakube.api.node_islands import told_islands
 from numakube.insight.observations import UNKNOWN, Observation
 from numakube.kubelet.device_links import held_linked
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.model_report import node_of
+from numakube.topology import node_of
 from numakube.topology.numa_zones import Unusable
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import short_name

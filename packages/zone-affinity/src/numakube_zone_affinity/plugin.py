@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.codec import Wire
-from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework import EventKind
 from numakube.scheduling.framework.cycle_state import ALLOTS
 from numakube.scheduling.framework.plugins import (
     BOOKED,

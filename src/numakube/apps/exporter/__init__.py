@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from numakube.apps.exporter.nrt_writer import ObjectPublisher, Publisher, Written
     from numakube.apps.exporter.numa_hardware import Hardware, hardware_of
     from numakube.apps.exporter.report import Report
+    from numakube.apps.exporter.report_annotations import AnnotationReader, NodeSources
     from numakube.apps.exporter.report_options import ReportOptions
     from numakube.apps.exporter.scan_wakeups import ScanCause, Trigger, Wakeups
     from numakube.apps.exporter.surprises import Silence
 
 __all__ = [
+    "AnnotationReader",
     "Checkpoints",
     "Exporter",
     "ExporterMetrics",
@@ -35,6 +37,7 @@ __all__ = [
     "NodeObject",
     "NodePods",
     "NodeReader",
+    "NodeSources",
     "ObjectPublisher",
     "PodName",
     "Publisher",
@@ -64,5 +67,6 @@ __getattr__ = lazy_names(
         "report_options": "ReportOptions",
         "scan_wakeups": "ScanCause Trigger Wakeups",
         "surprises": "Silence",
+        "report_annotations": "NodeSources AnnotationReader",
     },
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from numakube.cli.shared.cluster_options import ClusterOptions, cluster_options, facts_for
+from numakube.cli.shared.cluster_options import cluster_options, facts_for
 from numakube.cli.shared.kubectl_names import ObjectName
 from numakube.cli.shared.output_option import Output, output_option, print_document
 from numakube.cli.shared.terminal import say
@@ -18,6 +18,7 @@ from numakube.values.topology_policy import ALIGNING_POLICIES
 
 if TYPE_CHECKING:
     from numakube.apps.deployer.kubelet_validation import KubeletAdvice, KubeletFinding
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.insight.facts import ClusterFacts
 
 FOUND = 1

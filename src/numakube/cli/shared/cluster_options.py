@@ -42,8 +42,6 @@ _ORPHANS_NAMED: Final = 5
 LIVE: Final = "live"
 """What --from takes for the cluster itself, which is also the default."""
 
-__all__ = ["ClusterOptions"]
-
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Declare how to reach a cluster, or ``--from``; it arrives as ``cluster``."""

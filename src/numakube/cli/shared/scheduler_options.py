@@ -21,6 +21,7 @@ from numakube.errors import ConfigError, NotFound, NumakubeError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.apps.debug_client import Reached
     from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.kube.resource_types import ObjectKey
@@ -233,3 +234,12 @@ def leading(documents: Mapping[str, Document]) -> dict[str, Document]:
     """Return the documents of those who lead (one of each scheduler), or of anybody."""
     found = {name: document for name, document in documents.items() if leads(document)}
     return found or dict(list(documents.items())[:1])
+
+
+def configuration_in_file(path: str | None) -> KubeSchedulerConfiguration | None:
+    """Return the scheduler's configuration in the file *path*, if one is named."""
+    if path is None:
+        return None
+    from numakube.apps.scheduler.settings import configuration_of
+
+    return configuration_of({"config": path}, Path)

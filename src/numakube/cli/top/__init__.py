@@ -29,7 +29,7 @@ from numakube.cli.shared.terminal import say
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.insight.facts import ClusterFacts
     from numakube.insight.usage.zone_usage import NodeUsage, ZoneUsage

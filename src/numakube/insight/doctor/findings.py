@@ -15,6 +15,7 @@ from numakube.values.safe_text import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from numakube.api.pod import Pod
     from numakube.insight.doctor.all_checks import Diagnosis, Entry
 
 
@@ -212,3 +213,10 @@ def remedies_of(entry: Entry) -> tuple[str, int]:
     """Return the fix for the first finding, and how many others have one of their own."""
     fixes = list(dict.fromkeys(finding.remedy for finding in entry.findings))
     return fixes[0], len(fixes) - 1
+
+
+def maker_of(pod: Pod) -> FindingSubject:
+    """Return the workload that makes pods like *pod*, or the pod itself."""
+    owner = pod.metadata.controller
+    kind, name = ("Pod", pod.metadata.name) if owner is None else (owner.kind, owner.name)
+    return FindingSubject(kind, name, pod.metadata.namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
-from numakube.insight.doctor.pods_to_align import numa_schedulers
+from numakube.insight.known_schedulers import numa_schedulers
 from numakube.insight.waiting_gangs import untried_gangs
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from numakube.api.koordinator.keys import RESOURCE_STATUS
 from numakube.api.kubelet_config import config_problems, with_defaults
 from numakube.errors import InvalidValue
 from numakube.insight.doctor.findings import Finding, Rule, Severity, about_node
-from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
+from numakube.insight.known_schedulers import numa_schedulers
+from numakube.insight.misalignment import is_given_to_align
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.quantity import Quantity, value
 from numakube.values.resources import MEMORY, amounts_of
@@ -231,7 +232,7 @@ def _policy_none(facts: ClusterFacts, node: str, schedulers: frozenset[str]) -> 
     wishing = [
         pod.metadata.key
         for pod in pods
-        if wants_alignment(pod, schedulers) and RESOURCE_STATUS not in pod.metadata.annotations
+        if is_given_to_align(pod, schedulers) and RESOURCE_STATUS not in pod.metadata.annotations
     ]
     if wishing:
         more = f" and {len(wishing) - 1} more" if len(wishing) > 1 else ""

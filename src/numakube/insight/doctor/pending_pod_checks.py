@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from numakube.api.pod import has_ended
 from numakube.api.pod_resources import effective_requests
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
-from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, maker_of
 from numakube.insight.how_many_fit import place
-from numakube.insight.known_schedulers import was_looked_at
+from numakube.insight.known_schedulers import numa_schedulers, was_looked_at
 from numakube.insight.near_names import device_hint
 from numakube.insight.object_ages import pod_age
 from numakube.insight.scheduler_engine import engine_of

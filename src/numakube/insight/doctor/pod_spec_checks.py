@@ -11,8 +11,9 @@ from numakube.api.pod import has_ended
 from numakube.api.pod_resources import GUARANTEED, qos_class
 from numakube.api.scheduler_config import SCHEDULER_NAME
 from numakube.insight.deployed_programs import ProgramRole, deployed
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
-from numakube.insight.doctor.pods_to_align import demand, devices_of, maker_of, numa_schedulers
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, maker_of
+from numakube.insight.known_schedulers import numa_schedulers
+from numakube.insight.misalignment import demand, devices_of
 from numakube.insight.scheduler_engine import configuration_in
 from numakube.kubelet.pod_demand import ContainerRole
 from numakube.scheduling.plugins.dynamic_resources import DynamicResources

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from numakube.api.pod import has_ended, is_rejected
 from numakube.api.pod_resources import is_resize_infeasible, pending_resize
 from numakube.api.scheduler_config import SCHEDULER_NAME
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
-from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, maker_of
+from numakube.insight.known_schedulers import numa_schedulers
 from numakube.insight.object_ages import pod_age
 from numakube.scheduling.plugins.rejection_guard import OWNER_LIMIT
 

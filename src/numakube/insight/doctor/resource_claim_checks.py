@@ -8,8 +8,7 @@ from numakube.api.pod import has_ended
 from numakube.dra.device_ids import DeviceId
 from numakube.dra.pod_claims import claim_keys, claim_name, pod_claims
 from numakube.errors import InvalidValue
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
-from numakube.insight.doctor.pods_to_align import maker_of
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, maker_of
 from numakube.insight.object_ages import pod_age
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from numakube.dra.features import features_of
 from numakube.dra.pools import DeviceInventory, pool_id
 from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, about_node
 from numakube.insight.doctor.kubelet_config_checks import managers_of, zone_count
-from numakube.insight.doctor.pods_to_align import numa_schedulers, wants_alignment
+from numakube.insight.known_schedulers import numa_schedulers
+from numakube.insight.misalignment import is_given_to_align
 from numakube.values.resources import amounts_of
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def _nodes_of_mixed_pods(facts: ClusterFacts) -> set[str]:
     return {
         pod.spec.node_name
         for pod in facts.pods
-        if pod.spec.resource_claims and not has_ended(pod) and wants_alignment(pod, schedulers)
+        if pod.spec.resource_claims and not has_ended(pod) and is_given_to_align(pod, schedulers)
     }
 
 

@@ -9,12 +9,12 @@ from numakube.api.pod import has_ended
 from numakube.api.scheduler_config import DEFAULT_SCHEDULER, HOLDER_PREFIX, MAIN_LEASE
 from numakube.insight.collected import LEASES
 from numakube.insight.deployed_programs import ProgramRole, deployed
-from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity
+from numakube.insight.doctor.findings import Finding, FindingSubject, Rule, Severity, maker_of
 from numakube.insight.doctor.node_clock_checks import clock_offset
-from numakube.insight.doctor.pods_to_align import maker_of, numa_schedulers
 from numakube.insight.known_schedulers import (
     configuration_of,
     known_schedulers,
+    numa_schedulers,
     profiles,
     profiles_in,
     was_looked_at,

@@ -16,10 +16,30 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.insight.explain.explained_pod import Subject, manifest_subject, pod_subject
+    from numakube.insight.explain.explained_pod import (
+        Subject,
+        manifest_subject,
+        pod_subject,
+        with_planned_claims,
+    )
     from numakube.insight.explain.explanation_document import Explanation
-    from numakube.insight.explain.explanation_text import lines_of, render
-    from numakube.insight.explain.pod_explanation import explain
+    from numakube.insight.explain.explanation_text import (
+        EMPTY,
+        Line,
+        LineRole,
+        lines_of,
+        render,
+        table_lines,
+    )
+    from numakube.insight.explain.node_verdicts import Judgement, judge
+    from numakube.insight.explain.plugin_explainer import PluginPlacement
+    from numakube.insight.explain.pod_explanation import (
+        ExplainOptions,
+        explain,
+        nodes_again,
+        placement_now,
+    )
+    from numakube.insight.explain.what_if import Bench
     from numakube.insight.explain.workload_explanation import (
         ExplainedWorkload,
         explain_workload,
@@ -30,29 +50,46 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "EMPTY",
+    "Bench",
+    "ExplainOptions",
     "ExplainedWorkload",
     "Explanation",
+    "Judgement",
+    "Line",
+    "LineRole",
+    "PluginPlacement",
     "Subject",
     "explain",
     "explain_workload",
     "explained",
     "in_its_gang",
+    "judge",
     "lines_of",
     "manifest_subject",
+    "nodes_again",
+    "placement_now",
     "pod_subject",
     "render",
     "render_workload",
+    "table_lines",
+    "with_planned_claims",
     "workload_lines",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "explained_pod": "Subject manifest_subject pod_subject",
+        "explained_pod": "Subject manifest_subject pod_subject with_planned_claims",
         "explanation_document": "Explanation",
-        "explanation_text": "lines_of render",
-        "pod_explanation": "explain",
-        "workload_explanation": "ExplainedWorkload explain_workload explained in_its_gang"
-        " render_workload workload_lines",
+        "explanation_text": "lines_of render EMPTY Line LineRole table_lines",
+        "pod_explanation": "explain ExplainOptions nodes_again placement_now",
+        "workload_explanation": (
+            "ExplainedWorkload explain_workload explained in_its_gang "
+            "render_workload workload_lines"
+        ),
+        "node_verdicts": "Judgement judge",
+        "what_if": "Bench",
+        "plugin_explainer": "PluginPlacement",
     },
 )

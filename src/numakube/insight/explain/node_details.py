@@ -11,13 +11,11 @@ from numakube.insight.explain.explanation_document import (
     ContainerAsk,
     ResourceAsk,
     ZoneAmount,
-    all_containers,
-    asked_by,
-    text_of,
 )
 from numakube.insight.explain.kubelet_steps import steps_of
 from numakube.insight.explain.node_verdicts import alignment_refusal_in, counted_refusal, holders_on
 from numakube.insight.explain.plugin_explainer import placement_by_plugin
+from numakube.insight.planned_pods import all_containers, asked_by, text_of
 from numakube.kubelet.pod_demand import DemandRules, demand_of
 from numakube.topology.numa_zones import Unusable
 from numakube.values.resources import CPU, is_memory

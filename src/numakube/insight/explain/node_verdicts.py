@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from numakube.insight.explain.explanation_document import Holder, texts_of
+from numakube.insight.explain.explanation_document import Holder
+from numakube.insight.planned_pods import texts_of
 from numakube.scheduling.cycle import Attempt
 from numakube.scheduling.framework.status import Code, Status
 from numakube.scheduling.numa.alignment_refusal import (

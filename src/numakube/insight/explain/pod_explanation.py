@@ -17,11 +17,10 @@ from numakube.insight.explain.changes.suggested_changes import suggested
 from numakube.insight.explain.claim_details import PLUGIN, claims_of, free_places
 from numakube.insight.explain.explained_pod import exchanged, with_planned_claims
 from numakube.insight.explain.explanation_document import Explanation, NodeVerdict, ReasonGroup
-from numakube.insight.explain.explanation_summary import gang_note, notes_of, summary_of
+from numakube.insight.explain.explanation_summary import gang_note, meaning_of, notes_of, summary_of
 from numakube.insight.explain.node_details import candidate
 from numakube.insight.explain.node_verdicts import judge, numa_engine
 from numakube.insight.explain.plugin_explainer import asks_plugin
-from numakube.insight.explain.refusal_meanings import meaning_of
 from numakube.insight.explain.running_pod import placement_of, with_better
 from numakube.insight.explain.what_if import Bench
 from numakube.insight.known_schedulers import unserved

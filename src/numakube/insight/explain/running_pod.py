@@ -8,11 +8,12 @@ import msgspec
 
 from numakube.api.pod_resources import pending_resize
 from numakube.insight.dra_devices import zones_needed, zones_of_devices
-from numakube.insight.explain.explanation_document import PlacedContainer, PodPlacement, texts_of
+from numakube.insight.explain.explanation_document import PlacedContainer, PodPlacement
 from numakube.insight.explain.node_verdicts import holders_on
 from numakube.insight.held_closeness import closeness_words
 from numakube.insight.misalignment import fewest_zones
 from numakube.insight.observations import observed, observers
+from numakube.insight.planned_pods import texts_of
 from numakube.scheduling.numa.caches.counts_belief import use_in_report
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.snapshot.zone_belief import KubeletRejection

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import numpy as np
 
-from numakube.insight.explain.kubelet_steps import (
+from numakube.insight.node_groups import (
     bound_copy,
     idle_copy,
     idle_report,

@@ -25,9 +25,6 @@ from numakube.insight.explain.explanation_document import (
     GangDomain,
     WorkloadExplanation,
     WorkloadSummary,
-    step_of,
-    text_of,
-    with_amounts,
 )
 from numakube.insight.explain.explanation_summary import gang_note
 from numakube.insight.explain.explanation_text import (
@@ -38,9 +35,10 @@ from numakube.insight.explain.explanation_text import (
     joined,
     lines_of,
 )
-from numakube.insight.explain.kubelet_steps import with_nodes_like
 from numakube.insight.explain.pod_explanation import ExplainOptions, explain
 from numakube.insight.how_many_fit import MOST, EngineBooks, Placed, copies, place, room_for
+from numakube.insight.node_groups import with_nodes_like
+from numakube.insight.planned_pods import step_of, text_of, with_amounts
 from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.unknown_zones import why_unknown
 from numakube.insight.waiting_gangs import untried_gang_of

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from numakube.insight.node_map.map_json import picture_document
     from numakube.insight.node_map.picture_from_facts import node_picture
     from numakube.insight.node_map.picture_from_report import picture_of_model
-    from numakube.insight.node_map.terminal_map import DEFAULT_WIDTH, zone_lines
+    from numakube.insight.node_map.planned_picture import PlannedNode, planned
+    from numakube.insight.node_map.terminal_map import DEFAULT_WIDTH, lines_of, zone_lines
 
 __all__ = [
     "DEFAULT_WIDTH",
+    "PlannedNode",
+    "lines_of",
     "node_picture",
+    "picture_document",
     "picture_of_model",
+    "planned",
     "zone_lines",
 ]
 
@@ -29,6 +35,8 @@ __getattr__ = lazy_names(
     {
         "picture_from_facts": "node_picture",
         "picture_from_report": "picture_of_model",
-        "terminal_map": "DEFAULT_WIDTH zone_lines",
+        "terminal_map": "DEFAULT_WIDTH zone_lines lines_of",
+        "map_json": "picture_document",
+        "planned_picture": "PlannedNode planned",
     },
 )

@@ -12,15 +12,49 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from numakube.scheduling.recorder.flight_recorder import FlightRecorder
+    from numakube.scheduling.recorder.flight_recorder import (
+        AdmittedNote,
+        BoundNote,
+        EndedNote,
+        Flight,
+        FlightRecorder,
+        FlightSubject,
+        MispredictedNote,
+        NotBoundNote,
+        Note,
+        ObservedNote,
+        RecordedAttempt,
+        RejectedNote,
+        ReservedNote,
+        ToldNote,
+        TriedNote,
+    )
 
 __all__ = [
+    "AdmittedNote",
+    "BoundNote",
+    "EndedNote",
+    "Flight",
     "FlightRecorder",
+    "FlightSubject",
+    "MispredictedNote",
+    "NotBoundNote",
+    "Note",
+    "ObservedNote",
+    "RecordedAttempt",
+    "RejectedNote",
+    "ReservedNote",
+    "ToldNote",
+    "TriedNote",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
-        "flight_recorder": "FlightRecorder",
+        "flight_recorder": (
+            "FlightRecorder AdmittedNote BoundNote EndedNote Flight FlightSubject "
+            "MispredictedNote NotBoundNote Note ObservedNote RecordedAttempt "
+            "RejectedNote ReservedNote ToldNote TriedNote"
+        ),
     },
 )

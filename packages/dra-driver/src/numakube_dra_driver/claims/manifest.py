@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.manifests import IMAGE
 from numakube.manifests.rbac_rules import ask_who_calls, rule
-from numakube.manifests.release_image import IMAGE
 from numakube.manifests.webhook_server import WebhookServer, asked
 from numakube_dra_driver.annex import WRITER_PORT
 from numakube_dra_driver.claims.claim_writing import OFF, POLICY, WRITER, Policy
 
 if TYPE_CHECKING:
-    from numakube.manifests.components import Choices
+    from numakube.manifests import Choices
 
 SECRET: Final = "numakube-claim-writer-tls"  # noqa: S105 - the name of a Secret
 _ASKS: Final = f"object.metadata.?annotations['{POLICY}'].orValue('')"

@@ -15,16 +15,15 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from numakube.api.resource_slices import DeviceClass
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving, body_of
 from numakube.apps.host.process_life import new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.errors import MalformedObject
+from numakube.kube import EventRecorder, Reflector
 from numakube.kube.catalog import DEVICE_CLASSES, MUTATING_WEBHOOK_CONFIGURATIONS
 from numakube.kube.connect import connect
-from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.reflector import Reflector
 from numakube_dra_driver.claims.claim_writing import WRITER
 from numakube_dra_driver.claims.pod_review import answer
 from numakube_dra_driver.claims.served_resources import serving_of
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.apps.host.process_life import Surroundings
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube.kube.clock import Clock
     from numakube_dra_driver.claims.served_resources import Serving as Served
     from numakube_dra_driver.claims.settings import ClaimWriterSettings

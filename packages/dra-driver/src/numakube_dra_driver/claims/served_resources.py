@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from numakube.dra.extended_resources import classes_by_resource
+from numakube.dra import classes_by_resource
 from numakube_dra_driver.device_classes import CLASSES
 from numakube_dra_driver.devices import DRIVER
 

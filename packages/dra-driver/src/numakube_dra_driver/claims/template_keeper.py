@@ -19,9 +19,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numakube.api.meta import Named
 from numakube.api.pod import Pod, has_ended
 from numakube.errors import AlreadyExists, ApiError, Conflict, InvalidValue, NotFound, NumakubeError
+from numakube.kube import Reflector, reference_to
 from numakube.kube.catalog import PODS, RESOURCE_CLAIM_TEMPLATES
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import ObjectKey, key_of
 from numakube_dra_driver.claims.claim_writing import (
     CLAIM,
@@ -36,8 +35,7 @@ from numakube_dra_driver.claims.claim_writing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numakube.kube.client import Client
-    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube import Client, EventRecorder
     from numakube_dra_driver.claims.served_resources import Serving
 
 NOT_MADE: Final = "ClaimTemplateNotMade"

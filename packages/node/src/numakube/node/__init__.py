@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from numakube.node.bounded_files import read_regular_file
     from numakube.node.file_watch import Inotify
     from numakube.node.podresources_client import (
         AllocatableResources,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         PodResources,
     )
     from numakube.node.podresources_server import PodResourcesServer, PodResourcesSource
-    from numakube.node.sysfs_machine import write_tree
+    from numakube.node.sysfs_machine import online_cpus, read_machine, write_tree
 
 __all__ = [
     "AllocatableResources",
@@ -35,6 +36,9 @@ __all__ = [
     "PodResources",
     "PodResourcesServer",
     "PodResourcesSource",
+    "online_cpus",
+    "read_machine",
+    "read_regular_file",
     "write_tree",
 ]
 
@@ -43,10 +47,11 @@ __getattr__ = lazy_names(
     {
         "file_watch": "Inotify",
         "podresources_client": (
-            "AllocatableResources ClaimedDevice ContainerResources Devices DynamicResource "
-            "Memory PodResources"
+            "AllocatableResources ClaimedDevice ContainerResources Devices "
+            "DynamicResource Memory PodResources"
         ),
         "podresources_server": "PodResourcesServer PodResourcesSource",
-        "sysfs_machine": "write_tree",
+        "sysfs_machine": "write_tree read_machine online_cpus",
+        "bounded_files": "read_regular_file",
     },
 )

@@ -45,6 +45,14 @@ def read_machine(root: Path, *, devices: Mapping[str, Sequence[Device]] | None =
     return from_sysfs(files, devices=devices, subject=str(root))
 
 
+def online_cpus(root: Path) -> str:
+    """Return which CPUs are online, as the kernel writes it; empty if it does not say."""
+    try:
+        return (root / CPUS / "online").read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
 def write_tree(machine: Machine, root: Path) -> None:
     """Write the sysfs tree of *machine* under *root*, which is created if need be."""
     files = {root / path: text for path, text in to_sysfs(machine).items()}

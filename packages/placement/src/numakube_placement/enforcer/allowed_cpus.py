@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from numakube.api.checkpoints.cpu_manager_state import CpuManagerState, peek_cpu_manager_state
+from numakube.api.checkpoints import CpuManagerState, peek_cpu_manager_state
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import SystemQosResource
 from numakube.api.pod import has_ended
 from numakube.errors import InvalidValue
-from numakube.kubelet.machines.sysfs_files import CPUS
-from numakube.node.cgroups.group_names import bare_id
-from numakube.node.sysfs_machine import read_machine
+from numakube.node import online_cpus, read_machine
+from numakube.node.cgroups import bare_id
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
@@ -350,10 +349,7 @@ class MachineReader:
         )
 
     def _read_machine(self) -> Machine:
-        try:
-            online = (self._sysfs / CPUS / "online").read_text(encoding="ascii")
-        except OSError:
-            online = ""
+        online = online_cpus(self._sysfs)
         if self._machine is None or self._machine[0] != online:
             self._machine = online, read_machine(self._sysfs)
         return self._machine[1]

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from numakube.kube.clock import Clock
-    from numakube.node.cgroups.write_order import GroupSetting
-    from numakube.node.nri.nri_objects import NriContainer, Sandbox
+    from numakube.node.cgroups import GroupSetting
+    from numakube.node.nri import NriContainer, Sandbox
     from numakube_placement.enforcer.allowed_cpus import Decisions, MachineReader, PodState
     from numakube_placement.enforcer.group_writing import GroupWriter, UnwrittenFile
     from numakube_placement.enforcer.metrics import EnforcerMetrics, Reporter

@@ -17,7 +17,7 @@ import structlog
 
 from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue
-from numakube.node.cgroups.write_order import GroupSetting
+from numakube.node.cgroups import GroupSetting
 from numakube.values.cpuset import CpuSet
 
 FILE: Final = "originals.json"

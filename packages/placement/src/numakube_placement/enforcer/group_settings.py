@@ -14,16 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from numakube.node.cgroups.group_files import Version
-from numakube.node.cgroups.group_names import uid_of
-from numakube.node.cgroups.write_order import GroupSetting, same_quota
+from numakube.node.cgroups import GroupSetting, Version, same_quota, uid_of
 from numakube.values.cpuset import CpuSet
 from numakube_placement.enforcer.allowed_cpus import PodProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from numakube.node.cgroups.group_scan import PodGroups
+    from numakube.node.cgroups import PodGroups
     from numakube_placement.enforcer.allowed_cpus import Confinement, PodConfinement, PodState
 
 Value: TypeAlias = Any

@@ -9,10 +9,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.node.cgroups.cpuset_controller import hand_down_cpuset, has_processes, inherit
-from numakube.node.cgroups.group_files import CPUS, MEMS, Version
-from numakube.node.cgroups.group_scan import container_groups, find_parent, folders, scan
-from numakube.node.cgroups.write_order import GroupSetting, read_setting, writes_for
+from numakube.node.cgroups import (
+    CPUS,
+    MEMS,
+    GroupSetting,
+    Version,
+    container_groups,
+    find_parent,
+    folders,
+    hand_down_cpuset,
+    has_processes,
+    inherit,
+    read_setting,
+    scan,
+    writes_for,
+)
 from numakube.values.cpuset import CpuSet
 from numakube_placement.enforcer.allowed_cpus import PodProblem
 from numakube_placement.enforcer.group_settings import (
@@ -32,9 +43,7 @@ from numakube_placement.enforcer.known_groups import GroupMemory
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.node.cgroups.group_files import Groups
-    from numakube.node.cgroups.group_scan import PodGroups
-    from numakube.node.cgroups.write_order import Write
+    from numakube.node.cgroups import Groups, PodGroups, Write
     from numakube_placement.enforcer.allowed_cpus import Decisions, PodConfinement, PodState
     from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
     from numakube_placement.enforcer.group_settings import Target

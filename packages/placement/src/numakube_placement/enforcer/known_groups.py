@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from numakube.node.cgroups.cpuset_controller import stands_in
-from numakube.node.cgroups.group_files import CPUS, MEMS, Version
-from numakube.node.cgroups.write_order import GroupSetting, read_setting
+from numakube.node.cgroups import CPUS, MEMS, GroupSetting, Version, read_setting, stands_in
 from numakube_placement.enforcer.enforcer_state_file import Remembered
 from numakube_placement.enforcer.group_settings import NOTHING, Past, each, first_of, only_if
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from numakube.node.cgroups.group_files import Groups
+    from numakube.node.cgroups import Groups
     from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
     from numakube_placement.enforcer.group_settings import GroupPlan
 

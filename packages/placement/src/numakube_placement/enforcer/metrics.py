@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from numakube.kube import reference_to
 from numakube.kube.catalog import PODS
-from numakube.kube.event_recorder import reference_to
 from numakube_placement.enforcer.group_writing import WriteReason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.kube.event_recorder import EventRecorder
+    from numakube.kube import EventRecorder
     from numakube_placement.enforcer.allowed_cpus import Decisions, PodProblem
     from numakube_placement.enforcer.group_writing import Outcome
 

@@ -28,11 +28,16 @@ from numakube.api.koordinator import keys
 from numakube.api.pod import API, CONFIG_SOURCE, by_kubelet_uid
 from numakube.errors import RuntimeUnavailable
 from numakube.kube.clock import Backoff
-from numakube.node.cgroups.group_files import CPUS, MEMS, Version
-from numakube.node.cgroups.group_names import container_id_of
-from numakube.node.cgroups.write_order import GroupSetting
-from numakube.node.nri.nri_objects import STOPPED, ContainerAdjustment, CpuLimits, Update
-from numakube.node.nri.nri_plugin import ConnectedRuntime, NriEvent, Session
+from numakube.node.cgroups import CPUS, MEMS, GroupSetting, Version, container_id_of
+from numakube.node.nri import (
+    STOPPED,
+    ConnectedRuntime,
+    ContainerAdjustment,
+    CpuLimits,
+    NriEvent,
+    Session,
+    Update,
+)
 from numakube.values.cpuset import CpuSet
 from numakube_placement.enforcer.device_variables import variables_of
 
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from numakube.kube.clock import Clock
-    from numakube.node.nri.nri_objects import NriContainer, Sandbox
+    from numakube.node.nri import NriContainer, Sandbox
     from numakube_placement.enforcer.enforce_loop import Enforcer
     from numakube_placement.enforcer.group_writing import Outcome, WrittenFile
     from numakube_placement.enforcer.metrics import EnforcerMetrics

@@ -19,18 +19,16 @@ import click
 import structlog
 
 from numakube.api.checkpoints import CPU_STATE
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import new_registry
 from numakube.apps.host.program import Program
 from numakube.apps.host.settings_sources import is_enabled, require
+from numakube.kube import EventRecorder, Reflector
 from numakube.kube.catalog import NODES, PODS
 from numakube.kube.connect import connect
-from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.reflector import Reflector
-from numakube.node.cgroups.group_files import CgroupFiles, detect
-from numakube.node.cgroups.group_scan import GroupWatch
+from numakube.node.cgroups import CgroupFiles, GroupWatch, detect
 from numakube_placement.enforcer.allowed_cpus import MachineReader
 from numakube_placement.enforcer.enforce_loop import Enforcer
 from numakube_placement.enforcer.enforcer_state_file import OriginalsFile
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.host.process_life import Surroundings
     from numakube.apps.host.settings_sources import Values
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_placement.enforcer.settings import EnforcerSettings
 
 COMPONENT: Final = "numakube-enforcer"

@@ -15,7 +15,7 @@ from numakube.apps.host.common_settings import (
     serving_on,
 )
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
-from numakube.node.nri.nri_plugin import DEFAULT_SOCKET
+from numakube.node.nri import DEFAULT_SOCKET
 from numakube_placement import ENFORCER_PORT
 
 DEFAULT_STATE_DIR: Final = "/var/lib/numakube-enforcer"

@@ -19,10 +19,10 @@ from numakube.api.koordinator.node_annotations import (
     SystemQosResource,
 )
 from numakube.errors import ConfigError, InvalidValue
+from numakube.kubelet import KubeletSettings
 from numakube.kubelet.cpu_manager import start_cpu_manager
 from numakube.kubelet.cpu_topology import CpuTopology as KubeletCpus
 from numakube.kubelet.kubelet_versions import behaviour_of
-from numakube.kubelet.manager_settings import KubeletSettings
 from numakube.values.cpuset import MAX_CPU_ID, NO_CPUS, CpuMask, CpuSet, cpu_mask, union
 from numakube.values.numamask import MAX_NODE_ID
 from numakube.values.quantity import milli_value
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from numakube.kubelet.machine import Machine
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology import ExactReport
 
 
 def cpu_layout_of(

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.kubelet.machine import Machine, NumaNode, PciPath
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology import ExactReport
     from numakube.topology.topology_view import NodeTopology
     from numakube.values.cpuset import CpuMask
     from numakube.values.resources import Amounts

@@ -8,7 +8,7 @@ from numakube_placement.manifests.enforcer import EnforcerManifest
 from numakube_placement.manifests.webhook import WebhookManifest
 
 if TYPE_CHECKING:
-    from numakube.manifests.components import Choices
+    from numakube.manifests import Choices
 
 __all__ = ["enforcer", "nrt_v1beta1", "webhook"]
 

@@ -12,14 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from numakube.manifests.cluster_policies import (
-    allotments_by_schedulers,
-    allow_api_server,
-    allow_scraping,
-    deny_all,
-)
-from numakube.manifests.node_agents import (
+from numakube.manifests import (
     CREATED,
+    IMAGE,
     POD_SECURITY,
     HostFolder,
     daemon_set,
@@ -27,9 +22,14 @@ from numakube.manifests.node_agents import (
     kubelet_state,
     probes,
 )
+from numakube.manifests.cluster_policies import (
+    allotments_by_schedulers,
+    allow_api_server,
+    allow_scraping,
+    deny_all,
+)
 from numakube.manifests.pod_template_parts import CONTAINER_SECURITY
 from numakube.manifests.rbac_rules import cluster_role, rule, service_account
-from numakube.manifests.release_image import IMAGE
 from numakube_placement import ENFORCER_PORT
 
 NAME: Final = "numakube-enforcer"

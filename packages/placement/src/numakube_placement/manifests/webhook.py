@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from numakube.api.crds import crd_with_v1beta1
 from numakube.api.nrt import GROUP, PLURAL
+from numakube.manifests import IMAGE
 from numakube.manifests.cluster_policies import (
     MAY_BIND,
     NEW_ALLOTMENTS,
     NOT_BY_A_KUBELET,
 )
 from numakube.manifests.rbac_rules import ask_who_calls, rule
-from numakube.manifests.release_image import IMAGE
 from numakube.manifests.webhook_server import WebhookServer, asked
 from numakube_placement import WEBHOOK_PORT
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from numakube.api.koordinator import keys
 from numakube.api.koordinator.devices import requests_by_type
-from numakube.scheduling.framework.cluster_events import EventKind
+from numakube.scheduling.framework import EventKind
 from numakube.scheduling.framework.cycle_state import ALLOTS, Allotted, StateKey, annotate
 from numakube.scheduling.framework.plugins import (
     BOOKED,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.arrays import IntArray, Mask, Rows
-    from numakube.scheduling.framework.cluster_events import ClusterEvent
+    from numakube.scheduling.framework import ClusterEvent
     from numakube.scheduling.framework.cycle_state import Agrees, CycleState
     from numakube.scheduling.framework.registry import Handle, Registry
     from numakube.scheduling.framework.status import Status

@@ -12,7 +12,7 @@ import msgspec
 
 from numakube.api.codec import Wire, always, decode, encode
 from numakube.errors import MalformedObject
-from numakube.topology.nrt_conversion import convert_version
+from numakube.topology import convert_version
 
 API_VERSION: Final = "apiextensions.k8s.io/v1"
 KIND: Final = "ConversionReview"

@@ -18,17 +18,17 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from numakube.api.pod import TEMPLATES
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import cluster_of, listen_of
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import READ_SECONDS, Health, Serving, body_of
 from numakube.apps.host.process_life import new_registry
 from numakube.apps.host.program import Program
 from numakube.errors import ApiError, ClusterUnreachable, MalformedObject
+from numakube.kube import json_patch
 from numakube.kube.catalog import (
     CUSTOM_RESOURCE_DEFINITIONS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
-from numakube.kube.client import json_patch
 from numakube.kube.connect import connect
 from numakube_placement.webhook.admission_review import (
     judge,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numakube.apps.host.process_life import Surroundings
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube.kube.clock import Clock
     from numakube.kube.resource_types import Document, Resource
     from numakube_placement.webhook.admission_review import AdmissionRequest, AdmissionResponse

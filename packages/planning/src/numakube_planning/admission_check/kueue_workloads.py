@@ -33,10 +33,8 @@ from numakube.api.pod import Pod
 from numakube.api.workloads import PriorityClass
 from numakube.errors import Conflict, Invalid, InvalidValue, NotFound
 from numakube.insight.planned_pods import planned_pod
+from numakube.kube import Reflector, Request, json_patch, merge_patch
 from numakube.kube.catalog import PRIORITY_CLASSES
-from numakube.kube.client import json_patch, merge_patch
-from numakube.kube.connection.transport import Request
-from numakube.kube.reflector import Reflector
 from numakube.kube.resource_types import KubeObject, ObjectKey, Resource
 from numakube.values.times import format_time, parse_time
 from numakube_planning.admission_check.assigned_domains import assigned_pods
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numakube.api.kueue import CheckState, KueueCondition, PodSet, PodSetAssignment
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_planning.admission_check.assigned_domains import AssignedPods
 
 CONTROLLER: Final = "numakube.dev/admission-check"

@@ -13,6 +13,7 @@ from uuid import uuid4
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LeaseSettings,
@@ -22,14 +23,12 @@ from numakube.apps.host.common_settings import (
     listen_of,
     serving_on,
 )
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import Turns, lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
+from numakube.kube import EventRecorder, LeaderElection
 from numakube.kube.connect import connect
-from numakube.kube.event_recorder import EventRecorder
-from numakube.kube.leader_election import LeaderElection
 from numakube.kube.resource_types import ObjectKey
 from numakube_planning.admission_check.kueue_workloads import KueueWorkloads, Times
 from numakube_planning.admission_check.waiting_work import Asker, GatedPods, next_to_ask
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
     from numakube.apps.host.http_serving import Listen
     from numakube.apps.host.process_life import Surroundings
-    from numakube.kube.client import Client
+    from numakube.kube import Client
     from numakube_planning.admission_check.waiting_work import Work, WorkSource
 
 

@@ -23,12 +23,10 @@ import structlog
 
 from numakube.api.codec import decode, encode
 from numakube.api.fit_question import HOLD, PATH, AskedPodSet, Fit, FitQuestion, Hold
-from numakube.apps.debug_client import reach_schedulers
+from numakube.apps import reach_schedulers
 from numakube.errors import BadRequest, ConfigError, Conflict, Invalid, NotFound, NumakubeError
+from numakube.kube import Reflector, reference_to, strategic_patch
 from numakube.kube.catalog import PODS
-from numakube.kube.client import strategic_patch
-from numakube.kube.event_recorder import reference_to
-from numakube.kube.reflector import Reflector
 from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pods import PodInfo
 
@@ -36,9 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from numakube.api.pod import Pod
-    from numakube.apps.debug_client import Reached
-    from numakube.kube.client import Client
-    from numakube.kube.event_recorder import EventRecorder
+    from numakube.apps import Reached
+    from numakube.kube import Client, EventRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

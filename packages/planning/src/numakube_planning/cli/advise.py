@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numakube.api.pod import Pod
-    from numakube.cli.shared.cluster_options import ClusterOptions
-    from numakube.insight.facts import ClusterFacts
+    from numakube.cli.shared.connection_options import ClusterOptions
+    from numakube.insight import ClusterFacts
 
 
 @click.command("advise")
@@ -60,9 +60,9 @@ def command(
     """
     from numakube.api.codec import to_tree
     from numakube.apps.gathering import SCHEDULING
-    from numakube.cli.explain import configuration_in_file
+    from numakube.cli.shared.scheduler_options import configuration_in_file
+    from numakube.insight import engine_of
     from numakube.insight.collected import SCHEDULER_CONFIG
-    from numakube.insight.scheduler_engine import engine_of
     from numakube.insight.unknown_zones import why_unknown
     from numakube_planning.advice import advice_lines, advice_on
 

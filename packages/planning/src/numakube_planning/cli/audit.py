@@ -21,7 +21,7 @@ from numakube.cli.shared.terminal import column_lines, say
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube_planning.audit import Audit
 
 _MISALIGNED = 1

@@ -17,7 +17,7 @@ from numakube.cli.shared.cluster_options import (
 from numakube.cli.shared.output_option import Output, output_option, print_document
 
 if TYPE_CHECKING:
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
 
 
 @click.command("fits")
@@ -70,11 +70,12 @@ def command(
     """
     from numakube.api.codec import to_tree
     from numakube.apps.gathering import SCHEDULING
-    from numakube.cli.explain import configuration_in_file, print_lines
+    from numakube.cli.explain import print_lines
+    from numakube.cli.shared.scheduler_options import configuration_in_file
     from numakube.cli.shared.wanted_pod import known_in, pod_named, wanted_pod
+    from numakube.insight import engine_of
     from numakube.insight.collected import SCHEDULER_CONFIG
-    from numakube.insight.explain.explained_pod import manifest_subject
-    from numakube.insight.scheduler_engine import engine_of
+    from numakube.insight.explain import manifest_subject
     from numakube_planning.fits_answer import how_many_more, room_lines
     from numakube_planning.simulation.virtual_node import with_new_nodes
 

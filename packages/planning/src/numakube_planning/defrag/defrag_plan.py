@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import InvalidValue
-from numakube.insight.explain.kubelet_steps import stays_with_its_node
+from numakube.insight.node_groups import stays_with_its_node
 from numakube.insight.unknown_zones import blind_nodes, unknown_cordoned
 from numakube.scheduling.numa.caches.counts_belief import CountsBelief
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.api.workloads import PodDisruptionBudget
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.values.resources import Amounts
 

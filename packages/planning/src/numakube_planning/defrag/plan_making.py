@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from numakube.api.pod import has_ended
-from numakube.insight.explain.explained_pod import Subject
+from numakube.insight.explain import Subject
 from numakube.insight.explain.explanation_document import Change, Explanation
 from numakube.insight.usage.stranded_amounts import proportion, stranded
 from numakube.scheduling.gang_placements import domains_of_nodes, gang_arguments
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
-    from numakube.scheduling.assembly import Engine
+    from numakube.insight import ClusterFacts
+    from numakube.scheduling import Engine
     from numakube.scheduling.snapshot.nodes import NodeInfo
     from numakube.values.resources import Amounts
 

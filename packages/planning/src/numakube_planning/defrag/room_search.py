@@ -28,7 +28,7 @@ from contextlib import nullcontext
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Final, Protocol
 
-from numakube.insight.explain.what_if import Bench
+from numakube.insight.explain import Bench
 from numakube.insight.how_many_fit import alike
 from numakube.scheduling.numa.caches.model_belief import ExactBelief
 from numakube.scheduling.snapshot.pod_equivalence import depends_on_pods, scheduling_key
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.scheduling.snapshot.nodes import NodeInfo
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology import ExactReport
     from numakube.values.resources import Amounts
     from numakube_planning.defrag.what_if_cluster import WhatIfCluster
 

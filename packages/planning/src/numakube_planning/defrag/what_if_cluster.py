@@ -31,7 +31,7 @@ import msgspec
 from numakube.api.pod import PodStatus
 from numakube.api.pod_resources import disputed_qos_class
 from numakube.insight.how_many_fit import book, looks_around
-from numakube.scheduling.cycle import Attempt, Chosen, Cycle, FirstOfEquals
+from numakube.scheduling import Attempt, Chosen, Cycle, FirstOfEquals
 from numakube.scheduling.snapshot.pod_equivalence import replica_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube.scheduling.snapshot.zone_belief import is_extensible
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from numakube.api.pod import Pod
-    from numakube.scheduling.assembly import Engine
+    from numakube.scheduling import Engine
     from numakube.scheduling.framework.cycle_state import CycleState
     from numakube.scheduling.framework.runtime import Runtime
     from numakube.scheduling.snapshot.zone_belief import NumaBelief

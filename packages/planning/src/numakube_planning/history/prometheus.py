@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from numakube.errors import ApiError, ConfigError
-from numakube.kube.connection.transport import Request
+from numakube.kube import Request
 from numakube.values.hosts import is_loopback
 from numakube.values.safe_text import printable
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from numakube.kube.client import Client
+    from numakube.kube import Client
 
 _SERVICE: Final = re.compile(r"(?P<space>[a-z0-9-]+)/(?P<name>[a-z0-9.-]+?)(?::(?P<port>[\w-]+))?")
 _PORT: Final = "9090"

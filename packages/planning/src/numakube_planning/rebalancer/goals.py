@@ -20,7 +20,7 @@ from datetime import datetime, time
 from typing import TYPE_CHECKING, Final
 
 from numakube.errors import ConfigError
-from numakube.insight.scheduler_engine import engine_of
+from numakube.insight import engine_of
 from numakube.scheduling.plugins.pod_gangs import gang_key
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube_planning.defrag.defrag_plan import MovePlan, on_known_zones
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
 
 _MOST_TRIED: Final = 5
 """Pods or gangs that wait and are planned for in one turn; each takes seconds."""

@@ -36,10 +36,9 @@ import msgspec
 
 from numakube.api.pod import is_rejected
 from numakube.errors import Conflict, InvalidValue, NotFound, TooManyRequests
+from numakube.kube import evict_pod, merge_patch
 from numakube.kube.catalog import NODES, PODS
-from numakube.kube.client import merge_patch
 from numakube.kube.resource_types import ObjectKey
-from numakube.kube.subresources import evict_pod
 from numakube.values.resources import CPU, is_memory
 from numakube.values.times import format_time, parse_time
 
@@ -48,8 +47,8 @@ if TYPE_CHECKING:
 
     from numakube.api.nodes import Node
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
-    from numakube.kube.client import Client
+    from numakube.insight import ClusterFacts
+    from numakube.kube import Client
     from numakube.values.resources import Amounts
     from numakube_planning.defrag.defrag_plan import Move, MovePlan
 

@@ -21,6 +21,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from numakube.apps.gathering import SCHEDULING, gather
+from numakube.apps.host import Access
 from numakube.apps.host.common_settings import (
     ConnectionSettings,
     LeaseSettings,
@@ -30,17 +31,15 @@ from numakube.apps.host.common_settings import (
     listen_of,
     serving_on,
 )
-from numakube.apps.host.endpoint_access import Access
 from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import Turns, lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, require, setting
+from numakube.insight import facts_of
 from numakube.insight.collected import SCHEDULER_CONFIG
-from numakube.insight.facts import facts_of
+from numakube.kube import EventRecorder, LeaderElection, reference_to
 from numakube.kube.catalog import PODS
 from numakube.kube.connect import connect
-from numakube.kube.event_recorder import EventRecorder, reference_to
-from numakube.kube.leader_election import LeaderElection
 from numakube.kube.resource_types import ObjectKey
 from numakube_planning.annex import REBALANCER
 from numakube_planning.rebalancer.goals import HourlyBudget, Restraint, chosen, quiet_hours
@@ -50,8 +49,8 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.apps.host.http_serving import Listen
     from numakube.apps.host.process_life import Surroundings
-    from numakube.insight.facts import ClusterFacts
-    from numakube.kube.client import Client
+    from numakube.insight import ClusterFacts
+    from numakube.kube import Client
     from numakube_planning.defrag.defrag_plan import Move, MovePlan
     from numakube_planning.rebalancer.goals import Goal
 

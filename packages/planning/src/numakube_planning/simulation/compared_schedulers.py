@@ -36,7 +36,7 @@ from numakube.api.scheduler_config import (
     numa_profile,
 )
 from numakube.errors import ConfigError
-from numakube.scheduling.assembly import default_profile
+from numakube.scheduling import default_profile
 from numakube.scheduling.numa.topology_match_args import LEAST_FRAGMENTATION, STRATEGIES
 from numakube.values.resources import CPU, MEMORY
 

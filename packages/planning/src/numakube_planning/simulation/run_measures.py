@@ -19,14 +19,13 @@ import numpy as np
 
 from numakube.api.codec import Wire
 from numakube.insight.usage.stranded_amounts import proportion, stranded
-from numakube.topology.model_report import zones_of
+from numakube.topology import zones_of
 from numakube.values.resources import CPU, MILLI_PER_CPU, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from numakube.kubelet.admission_outcome import Admitted, ContainerPlacement
-    from numakube.kubelet.kubelet_model import KubeletNode
+    from numakube.kubelet import Admitted, ContainerPlacement, KubeletNode
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube_planning.simulation.pod_owners import Replica
     from numakube_planning.simulation.virtual_node import VirtualNode

@@ -24,7 +24,7 @@ from numakube.insight.collected import (
     TOPOLOGIES,
     TOPOLOGY_UPDATES,
 )
-from numakube.insight.explain.kubelet_steps import bound_copy
+from numakube.insight.node_groups import bound_copy
 from numakube.insight.node_setup import (
     NodeSetup,
     kind_parts,
@@ -32,9 +32,9 @@ from numakube.insight.node_setup import (
     nodes_of_kinds,
     observed_node,
 )
-from numakube.kubelet.config_from_words import overridden, parse_kubelet_options
+from numakube.kubelet import overridden, parse_kubelet_options
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.topology.exact_report import uid_hash
+from numakube.topology import uid_hash
 from numakube.topology.topology_view import NodeTopology
 from numakube.values.display import counted
 from numakube_planning.simulation.pod_owners import kind_of_owner
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
     from numakube.api.kubelet_config import KubeletConfiguration
     from numakube.api.pod import Pod
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.kubelet.machine import Machine
-    from numakube.topology.exact_report import ExactReport
+    from numakube.topology import ExactReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from numakube.api.pod import PodStatus
-from numakube.kubelet.admission_outcome import Rejected
+from numakube.kubelet import Rejected
 from numakube.scheduling.snapshot.pods import PodInfo
 from numakube_planning.simulation.pod_owners import Owners
 from numakube_planning.simulation.run_measures import Measures

@@ -30,9 +30,7 @@ from numakube.api.meta import ObjectMeta
 from numakube.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from numakube.errors import ConfigError
 from numakube.insight.node_setup import NodeSetup
-from numakube.kubelet.config_from_words import lab_configuration
-from numakube.kubelet.machines.shape_build import build
-from numakube.kubelet.machines.shape_text import parse
+from numakube.kubelet import from_shape, lab_configuration
 from numakube.values.resources import CPU, MEMORY
 from numakube_planning.simulation.simulated_cluster import SimulatedCluster
 from numakube_planning.simulation.trace_rows import WHOLE_GPU, arrivals
@@ -192,7 +190,7 @@ def trace_cluster(nodes: Sequence[TraceNode], rules: Promotion = DEFAULT) -> Sim
 
     @cache
     def machine_with_config(shape: str) -> tuple[Machine, KubeletConfiguration]:
-        machine = build(parse(shape))
+        machine = from_shape(shape)
         return machine, lab_configuration(machine, {"memory": rules.memory_manager})
 
     chosen = [node for node in nodes if node.gpus or rules.nodes is TraceNodes.ALL][:: rules.every]

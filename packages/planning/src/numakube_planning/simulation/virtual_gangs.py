@@ -19,8 +19,7 @@ from numakube.scheduling.plugins.pod_gangs import gang_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numakube.scheduling.assembly import Engine
-    from numakube.scheduling.cycle import Chosen
+    from numakube.scheduling import Chosen, Engine
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.plugins.gang_scheduling import Key as GangKey
     from numakube.scheduling.plugins.pod_gangs import Gang

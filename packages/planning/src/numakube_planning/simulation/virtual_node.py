@@ -19,16 +19,25 @@ import msgspec
 from numakube.api.meta import ObjectMeta
 from numakube.api.nodes import Node, NodeSpec, NodeStatus
 from numakube.errors import ConfigError
-from numakube.insight.explain.kubelet_steps import idle_copy, new_report, with_nodes_like
-from numakube.insight.node_groups import NodeGroups, report_written
+from numakube.insight.node_groups import (
+    NodeGroups,
+    idle_copy,
+    new_report,
+    report_written,
+    with_nodes_like,
+)
 from numakube.insight.node_setup import nodes_like, nodes_of_kinds
-from numakube.kubelet.admission_outcome import Rejected
-from numakube.kubelet.config_from_words import overridden
-from numakube.kubelet.kubelet_model import KubeletNode
-from numakube.kubelet.manager_settings import allocatable_of, capacity_of, settings_of
+from numakube.kubelet import (
+    KubeletNode,
+    Rejected,
+    allocatable_of,
+    capacity_of,
+    overridden,
+    settings_of,
+)
 from numakube.kubelet.predicates import check_placement, check_system, fit_rejection
 from numakube.scheduling.snapshot.pod_equivalence import kubelet_demand, kubelet_key
-from numakube.topology.model_report import node_of
+from numakube.topology import node_of
 from numakube.values.resources import quantities_of
 
 if TYPE_CHECKING:
@@ -36,9 +45,9 @@ if TYPE_CHECKING:
 
     from numakube.api.fit_question import NewNodes
     from numakube.api.nrt import NodeResourceTopology
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.insight.node_setup import NodeSetup
-    from numakube.kubelet.admission_outcome import Admitted
+    from numakube.kubelet import Admitted
     from numakube.scheduling.snapshot.cluster import Cluster
     from numakube.scheduling.snapshot.pod_equivalence import PodKey
     from numakube.scheduling.snapshot.pods import PodInfo

@@ -18,15 +18,22 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 
 from numakube.api.pod import is_rejected
-from numakube.insight.scheduler_engine import BindsNothing
-from numakube.scheduling.assembly import all_plugins, assemble
-from numakube.scheduling.cycle import Chosen, Cycle, Failed
-from numakube.scheduling.framework.cluster_events import ClusterEvent, EventKind
+from numakube.insight import BindsNothing
+from numakube.scheduling import (
+    Chosen,
+    Cycle,
+    Failed,
+    PodBackoff,
+    ProfileHints,
+    SchedulingQueue,
+    all_plugins,
+    assemble,
+)
+from numakube.scheduling.framework import ClusterEvent, EventKind
 from numakube.scheduling.framework.cycle_state import as_bound
 from numakube.scheduling.framework.registry import Services
 from numakube.scheduling.plugins.gang_scheduling import GANG_MEMBERS, GangMembers, gang_to_plan
 from numakube.scheduling.plugins.rejection_guard import RejectionGuard
-from numakube.scheduling.scheduling_queue import PodBackoff, ProfileHints, SchedulingQueue
 from numakube_planning.simulation.virtual_gangs import VirtualGangs, party_of
 
 if TYPE_CHECKING:
@@ -38,10 +45,9 @@ if TYPE_CHECKING:
     from numakube.api.nodes import Node
     from numakube.api.nrt import NodeResourceTopology
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
-    from numakube.scheduling.cycle import Refused
+    from numakube.scheduling import QueuedPod, Refused
     from numakube.scheduling.framework.plugins import Nomination
     from numakube.scheduling.plugins.gang_scheduling import Key as GangKey
-    from numakube.scheduling.scheduling_queue import QueuedPod
     from numakube.scheduling.snapshot.pods import PodInfo
     from numakube.scheduling.snapshot.zone_belief import BeliefChanges
 

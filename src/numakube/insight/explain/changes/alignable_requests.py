@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from numakube.api.pod_resources import GUARANTEED, compute_qos_class, has_pod_level_resources
-from numakube.insight.explain.explanation_document import (
-    Change,
-    all_containers,
-    as_guaranteed,
-    asked_by,
-    with_amounts,
-)
+from numakube.insight.explain.explanation_document import Change
+from numakube.insight.planned_pods import all_containers, as_guaranteed, asked_by, with_amounts
 from numakube.values.display import amount_text
 from numakube.values.resources import CPU, MILLI_PER_CPU
 

@@ -8,7 +8,7 @@ import msgspec
 
 from numakube.insight.explain.explained_pod import Subject
 from numakube.insight.explain.explanation_document import Change
-from numakube.insight.explain.kubelet_steps import stays_with_its_node
+from numakube.insight.node_groups import stays_with_its_node
 from numakube.scheduling.preemption.victims import (
     ChosenVictims,
     budgets_of,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
-from numakube.insight.explain.explanation_document import (
-    Change,
+from numakube.insight.explain.explanation_document import Change
+from numakube.insight.planned_pods import (
     all_containers,
     asked_by,
     step_of,

@@ -7,15 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from numakube.insight.explain.explanation_document import (
-    Change,
-    all_containers,
-    asked_by,
-    step_of,
-    text_of,
-    with_amounts,
-)
+from numakube.insight.explain.explanation_document import Change
 from numakube.insight.explain.what_if import Bench
+from numakube.insight.planned_pods import all_containers, asked_by, step_of, text_of, with_amounts
 from numakube.values.display import amount_text, held_text
 from numakube.values.resources import CPU, MEMORY, MILLI_PER_CPU, is_extended, is_hugepages
 

@@ -14,27 +14,76 @@ from typing import TYPE_CHECKING
 from numakube.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from numakube.node.cgroups.cpuset_controller import (
+        hand_down_cpuset,
+        has_processes,
+        inherit,
+        stands_in,
+    )
     from numakube.node.cgroups.fake_groups import MOUNT, FakeCgroups
-    from numakube.node.cgroups.group_files import CPUS, Version
-    from numakube.node.cgroups.group_names import container_group, pod_group
-    from numakube.node.cgroups.group_scan import scan
+    from numakube.node.cgroups.group_files import CPUS, MEMS, CgroupFiles, Groups, Version, detect
+    from numakube.node.cgroups.group_names import (
+        bare_id,
+        container_group,
+        container_id_of,
+        pod_group,
+        uid_of,
+    )
+    from numakube.node.cgroups.group_scan import (
+        GroupWatch,
+        PodGroups,
+        container_groups,
+        find_parent,
+        folders,
+        scan,
+    )
+    from numakube.node.cgroups.write_order import (
+        GroupSetting,
+        Write,
+        read_setting,
+        same_quota,
+        writes_for,
+    )
 
 __all__ = [
     "CPUS",
+    "MEMS",
     "MOUNT",
+    "CgroupFiles",
     "FakeCgroups",
+    "GroupSetting",
+    "GroupWatch",
+    "Groups",
+    "PodGroups",
     "Version",
+    "Write",
+    "bare_id",
     "container_group",
+    "container_groups",
+    "container_id_of",
+    "detect",
+    "find_parent",
+    "folders",
+    "hand_down_cpuset",
+    "has_processes",
+    "inherit",
     "pod_group",
+    "read_setting",
+    "same_quota",
     "scan",
+    "stands_in",
+    "uid_of",
+    "writes_for",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "fake_groups": "FakeCgroups MOUNT",
-        "group_files": "CPUS Version",
-        "group_names": "container_group pod_group",
-        "group_scan": "scan",
+        "group_files": "CPUS Version CgroupFiles Groups MEMS detect",
+        "group_names": "container_group pod_group bare_id container_id_of uid_of",
+        "group_scan": "scan GroupWatch PodGroups container_groups find_parent folders",
+        "cpuset_controller": "hand_down_cpuset has_processes inherit stands_in",
+        "write_order": "GroupSetting Write read_setting same_quota writes_for",
     },
 )

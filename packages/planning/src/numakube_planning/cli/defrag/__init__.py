@@ -27,10 +27,10 @@ from numakube.cli.shared.output_option import (
 from numakube.cli.shared.scheduler_options import scheduler_options
 
 if TYPE_CHECKING:
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.pods_in_manifests import Batch
     from numakube.cli.shared.scheduler_options import AskedSchedulers
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube_planning.defrag.defrag_plan import MovePlan
 
 _WHICH: Final = (
@@ -155,7 +155,7 @@ def command(
     any time, and run it again.
     """
     from numakube.apps.gathering import SCHEDULING
-    from numakube.cli.explain import configuration_in_file
+    from numakube.cli.shared.scheduler_options import configuration_in_file
     from numakube.insight.collected import SCHEDULER_CONFIG
     from numakube_planning.cli.defrag.plan_targets import Planners
 
@@ -236,7 +236,7 @@ def _show(plan: MovePlan, facts: ClusterFacts, output: Output, *, maps: bool) ->
     if output in (Output.JSON, Output.YAML):
         document = plan_document(plan, costs)
         if maps:
-            from numakube.insight.node_map.map_json import picture_document
+            from numakube.insight.node_map import picture_document
 
             document["maps"] = [picture_document(picture) for picture in plan_pictures(plan, facts)]
         print_document(document, output)
@@ -245,7 +245,7 @@ def _show(plan: MovePlan, facts: ClusterFacts, output: Output, *, maps: bool) ->
     click.echo("\n".join((*plan_lines(plan, costs), *blind_lines(blind))))
     if maps:
         from numakube.cli.shared.terminal import print_drawing
-        from numakube.insight.node_map.terminal_map import lines_of
+        from numakube.insight.node_map import lines_of
 
         console = make_console()
         for picture in plan_pictures(plan, facts):

@@ -14,8 +14,8 @@ from numakube.api.fit_question import HOLD, AskedPodSet
 from numakube.apps.gathering import SCHEDULING, gather
 from numakube.cli.shared.connection_options import connected
 from numakube.errors import ConfigError
+from numakube.insight import facts_of
 from numakube.insight.collected import SCHEDULER_CONFIG
-from numakube.insight.facts import facts_of
 from numakube.manifests.cluster_policies import SELECTOR
 from numakube.values.display import age_text
 from numakube_planning.admission_check.waiting_work import Asker, Work
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numakube.api.pod import Pod
-    from numakube.cli.shared.cluster_options import ClusterOptions
+    from numakube.cli.shared.connection_options import ClusterOptions
     from numakube.cli.shared.scheduler_options import AskedSchedulers
-    from numakube.insight.facts import ClusterFacts
-    from numakube.kube.client import Client
+    from numakube.insight import ClusterFacts
+    from numakube.kube import Client
     from numakube_planning.defrag.defrag_plan import MovePlan
 
 GIVEN_UP: Final = 1

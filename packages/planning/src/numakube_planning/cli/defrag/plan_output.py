@@ -10,7 +10,7 @@ from numakube.values.display import age_text, amount_text, counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube.insight.node_map.picture import NodePicture
     from numakube.values.resources import Amounts
     from numakube_planning.defrag.defrag_plan import MovePlan, MoveStep, PlanCosts
@@ -136,8 +136,8 @@ def _cost_lines(costs: PlanCosts) -> Iterator[str]:
 
 def plan_pictures(plan: MovePlan, facts: ClusterFacts) -> Iterator[NodePicture]:
     """Yield each node that changes, as it would be after all moves, with the changes marked."""
-    from numakube.insight.node_map.planned_picture import PlannedNode as Drawn
-    from numakube.insight.node_map.planned_picture import planned
+    from numakube.insight.node_map import PlannedNode as Drawn
+    from numakube.insight.node_map import planned
 
     pods = {pod.metadata.key: pod for pod in facts.pods}
     moves = [move for step in plan.steps for move in step.moves]

@@ -11,9 +11,9 @@ from numakube.api.pod import has_ended
 from numakube.cli.shared.kubectl_names import kind_of
 from numakube.cli.shared.wanted_pod import known_in
 from numakube.errors import ConfigError
-from numakube.insight.explain.explained_pod import manifest_subject
+from numakube.insight import engine_of
+from numakube.insight.explain import manifest_subject
 from numakube.insight.how_many_fit import copies
-from numakube.insight.scheduler_engine import engine_of
 from numakube.insight.unknown_zones import nothing_known
 from numakube_planning.defrag.defrag_plan import on_known_zones
 from numakube_planning.defrag.plan_making import (
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numakube.api.pod import Pod
     from numakube.api.scheduler_config import KubeSchedulerConfiguration
     from numakube.cli.shared.pods_in_manifests import Batch
-    from numakube.insight.facts import ClusterFacts
+    from numakube.insight import ClusterFacts
     from numakube_planning.defrag.defrag_plan import MovePlan
 
     Planner = Callable[[ClusterFacts, int], MovePlan]

@@ -16,8 +16,8 @@ from numakube.cli.shared.connection_options import connected
 from numakube.cli.shared.machine_argument import load_machine, read_bytes
 from numakube.cli.shared.pods_in_manifests import batches_of
 from numakube.errors import ConfigError, InvalidValue, MalformedObject
-from numakube.insight.explain.explained_pod import manifest_subject
-from numakube.insight.facts import facts_of
+from numakube.insight import facts_of
+from numakube.insight.explain import manifest_subject
 from numakube.insight.node_setup import nodes_of_kinds
 from numakube.values.resources import CPU, MEMORY, is_extended
 from numakube.values.times import SECOND, parse_duration
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
     from numakube.api.pod import Pod
     from numakube.cli.shared.connection_options import ClusterOptions
+    from numakube.insight import ClusterFacts
     from numakube.insight.collected import Collected
-    from numakube.insight.facts import ClusterFacts
     from numakube_planning.simulation.trace_rows import TracePod
     from numakube_planning.simulation.traced_cluster import Promotion
 
@@ -281,7 +281,7 @@ def _counted(cluster: SimulatedCluster) -> tuple[str, ...]:
 
 def _configured(file: str) -> Arm:
     from numakube.api.yaml_text import load_manifests
-    from numakube.insight.scheduler_engine import tried
+    from numakube.insight import tried
 
     documents = load_manifests(read_bytes(file), file)
     if len(documents) != 1:
