@@ -7,7 +7,7 @@ import shutil
 from typing import Any
 
 import pytest
-from dra_bed import PCI_POOL, Bed, function_result, prepared, result, unprepared
+from dra_bed import PCI_POOL, Bed, function_result, offer_of, prepared, result, unprepared
 
 from numakube.api.codec import to_tree
 from numakube.errors import ConfigError
@@ -302,3 +302,31 @@ def test_a_dry_run_lists_functions_and_says_which_are_not_offered(bed: Bed) -> N
         line.startswith("# pci-0000-11-01-0 is not offered: 0000:11:01.0 physical function")
         for line in lines
     )
+
+
+async def test_a_folder_of_cni_plugins_that_is_gone_keeps_nobody_from_what_he_has(bed: Bed) -> None:
+    """As when the pools were taken away, and the folder with them, while a claim has a function."""
+    bed.use_functions()
+    ref = await bed.claim("a", result("cpu-numa0", "2"), function_result(VF))
+    late = await bed.claim("b", function_result("pci-0000-10-01-1"))
+    assert not (await prepared(bed.driver(), ref)).error
+    shutil.rmtree(bed.folder / "devinfo")
+    (bed.folder / "devinfo").write_text("")
+    await bed.driver().restore()
+    assert "devinfo" in (await prepared(bed.driver(), late)).error
+    assert list(bed.held()) == ["a"]
+    assert await unprepared(bed.driver(), ref) == ""
+    assert bed.held() == {}
+
+
+async def test_a_driver_without_pools_keeps_and_gives_back_what_claims_have(bed: Bed) -> None:
+    bed.use_functions()
+    ref = await bed.claim("a", result("cpu-numa0", "2"), function_result(VF))
+    assert not (await prepared(bed.driver(), ref)).error
+    bed.functions, bed.offer = None, offer_of()
+    await bed.driver().restore()
+    assert health(bed)[VF] == f"{ADDRESS} is gone, or in no pool any more"
+    assert "no pools of PCI functions any more" in (await prepared(bed.driver(), ref)).error
+    assert list(bed.held()) == ["a"]
+    assert await unprepared(bed.driver(), ref) == ""
+    assert bed.held() == {}

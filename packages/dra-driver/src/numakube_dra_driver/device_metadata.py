@@ -15,6 +15,7 @@ import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import structlog
 
 from numakube.api.codec import to_tree
 from numakube.node.host_files import info_file
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
     from numakube.api.resource_slices import Device, DeviceAttribute
     from numakube_dra_driver.ledger import Disk, GivenDevice, PreparedClaim
+
+_log: structlog.typing.FilteringBoundLogger = structlog.get_logger()
 
 VERSIONS: Final = ("v1beta1", "v1alpha1")
 FOLDER: Final = "dra-device-metadata"
@@ -200,13 +203,12 @@ class NetworkInfoFiles:
             write_if_other(self._disk, path, text, lasting=False)
 
     def remove(self, entry: PreparedClaim) -> None:
-        """Remove the files of a claim, as far as there are any.
-
-        Raises:
-            OSError: they cannot be removed.
-        """
+        """Remove the files of a claim as far as that can be done: nobody reads them any more."""
         for path, _ in self._files(entry):
-            self._disk.remove(path)
+            try:
+                self._disk.remove(path)
+            except OSError as error:
+                _log.warning("device_info_left", path=str(path), error=str(error))
 
     def _files(self, entry: PreparedClaim) -> Iterator[tuple[Path, str]]:
         for function in entry.functions:

@@ -242,12 +242,20 @@ class Preparer:
         # What was seen of it before its interface went into the pod is still so.
         return given if fresh.is_away and function.nodes else replace(given, function=fresh)
 
-    def _write_files(self, entry: PreparedClaim) -> None:
+    def _write_files(self, entry: PreparedClaim, *, is_restoring: bool = False) -> None:
         self._files.write(entry)
         if entry.name:
             self._metadata.write(entry)
-        if entry.functions:
+        if not entry.functions:
+            return
+        try:
             self._network_info.write(entry)
+        except OSError as error:
+            # Whatever became of the folder, for instance when pools were taken away: claims of
+            # CPUs are not to wait for it.
+            if not is_restoring:
+                raise
+            _log.warning("device_info_not_written", claim=str(entry), error=str(error))
 
     async def _read(self, ref: ClaimRef) -> tuple[ResourceClaim, AllocationResult]:
         """Return the claim as the API server has it, with what was allocated to it."""
@@ -379,7 +387,7 @@ class Preparer:
         """
         async with self._ledger.locked():
             for entry in self._entries():
-                self._write_files(entry)
+                self._write_files(entry, is_restoring=True)
         self.show()
 
     async def sweep(self, kubelet: PodLister) -> None:
