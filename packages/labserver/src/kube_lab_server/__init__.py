@@ -27,11 +27,10 @@ from kube_lab_server.access.authentication import (
     server_context,
 )
 from kube_lab_server.faults import Fault, FaultKind, FaultRule, Faults
-from kube_lab_server.handling.server_state import LogOptions, LogSource
+from kube_lab_server.handling.call import LogOptions, LogSource
 from kube_lab_server.kind_names import GVK, Json, JsonValue
-from kube_lab_server.server.api_server import ApiServer
+from kube_lab_server.server.api_server import ApiServer, InsideAnswer, InsideRequest
 from kube_lab_server.server.http_front import COMPACT_PATH
-from kube_lab_server.server.inside_calls import InsideAnswer, InsideRequest
 from kube_lab_server.wire.refusals import RequestRefusal, bad_request
 
 __all__ = [

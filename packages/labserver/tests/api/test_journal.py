@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kube_lab_server.store.journal import Journal, NotKept
-from kube_lab_server.store.store import Key, VersionedStore
+from kube_lab_server.store.store import Journal, Key, NotKept, VersionedStore
 from numakube.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from kube_lab_server.store.store import ChangeType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import ServerState
     from kube_lab_server.kind_names import Json
     from kube_lab_server.store.store import StoreChange, Stored
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kube_lab_server.catalogue.resource_rules import Rules
-    from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, ServerState
     from kube_lab_server.kind_names import GVK, Json
     from kube_lab_server.wire.request_options import WriteOptions
 

@@ -15,20 +15,14 @@ from kube_lab_server.schema.canonical import canonical_struct
 from kube_lab_server.schema.go_decoding import check
 from kube_lab_server.schema.groups import (
     access_types,
-    apps_types,
-    autoscaling_types,
-    batch_types,
     core_cluster_types,
-    core_container_types,
     core_pod_types,
-    core_volume_types,
     device_types,
-    extension_types,
     meta_types,
-    networking_types,
     server_types,
     small_group_types,
     storage_types,
+    workload_types,
 )
 from kube_lab_server.schema.types import Catalogue, Package, Struct, build
 
@@ -44,18 +38,18 @@ _APIMACHINERY: Final = "io.k8s.apimachinery.pkg.apis"
 _EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis"
 _AGGREGATOR: Final = "io.k8s.kube-aggregator.pkg.apis"
 _CORE: Final = (
-    core_pod_types.TABLE,
-    core_container_types.TABLE,
-    core_volume_types.TABLE,
+    core_pod_types.PODS,
+    core_pod_types.CONTAINERS,
+    storage_types.CORE_VOLUMES,
     core_cluster_types.TABLE,
 )
-_ADMISSION: Final = (extension_types.ADMISSION, server_types.ADMISSION_POLICIES)
+_ADMISSION: Final = (server_types.ADMISSION, server_types.ADMISSION_POLICIES)
 
 PACKAGES: Final = (
     _package("meta.v1", "meta.k8s.io", meta_types.TABLE, place=_APIMACHINERY),
     _package("core.v1", "", *_CORE),
-    _package("apps.v1", "apps", apps_types.TABLE),
-    _package("batch.v1", "batch", batch_types.TABLE),
+    _package("apps.v1", "apps", workload_types.APPS),
+    _package("batch.v1", "batch", workload_types.BATCH),
     _package("policy.v1", "policy", small_group_types.POLICY),
     _package("coordination.v1", "coordination.k8s.io", small_group_types.COORDINATION),
     _package("scheduling.v1", "scheduling.k8s.io", small_group_types.SCHEDULING),
@@ -65,13 +59,13 @@ PACKAGES: Final = (
     _package("rbac.v1", "rbac.authorization.k8s.io", access_types.RBAC),
     _package("authentication.v1", "authentication.k8s.io", access_types.AUTHENTICATION),
     _package("authorization.v1", "authorization.k8s.io", access_types.AUTHORIZATION),
-    _package("networking.v1", "networking.k8s.io", networking_types.TABLE),
-    _package("storage.v1", "storage.k8s.io", storage_types.TABLE),
-    _package("autoscaling.v1", "autoscaling", autoscaling_types.V1),
-    _package("autoscaling.v2", "autoscaling", autoscaling_types.V2),
+    _package("networking.v1", "networking.k8s.io", small_group_types.NETWORKING),
+    _package("storage.v1", "storage.k8s.io", storage_types.STORAGE),
+    _package("autoscaling.v1", "autoscaling", workload_types.V1),
+    _package("autoscaling.v2", "autoscaling", workload_types.V2),
     _package("admissionregistration.v1", "admissionregistration.k8s.io", *_ADMISSION),
     _package(
-        "apiextensions.v1", "apiextensions.k8s.io", extension_types.APIEXTENSIONS, place=_EXTENSIONS
+        "apiextensions.v1", "apiextensions.k8s.io", server_types.APIEXTENSIONS, place=_EXTENSIONS
     ),
     _package("resource.v1", "resource.k8s.io", device_types.TABLE),
     _package("flowcontrol.v1", "flowcontrol.apiserver.k8s.io", server_types.FLOW_CONTROL),

@@ -19,7 +19,7 @@ from kube_lab_server.access.authorization import acting_user, action_of, denied
 from kube_lab_server.handling.call import Awaited, Call, Reply, StreamedAnswer, json_reply
 from kube_lab_server.handling.object_views import refusal_reply
 from kube_lab_server.server import router
-from kube_lab_server.store.journal import NotKept
+from kube_lab_server.store.store import NotKept
 from kube_lab_server.wire.refusals import (
     RequestRefusal,
     bad_request,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy, MultiMapping
 
     from kube_lab_server.faults import Faults
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import ServerState
     from numakube.http import Answer, Answered, Head
 
 MAX_BODY: Final = 3 * 1024 * 1024

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.catalogue.resources import Subresource, VersionedResource
     from kube_lab_server.catalogue.served_resources import ApiGroup, Registry, Served
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import ServerState
     from kube_lab_server.kind_names import GVK, Json
 
 

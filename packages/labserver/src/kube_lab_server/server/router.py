@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kube_lab_server.catalogue.served_resources import Served
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import ServerState
     from kube_lab_server.wire.request_options import RequestInfo
 
 Handler: TypeAlias = Callable[["ServerState", Call], Reply | StreamedAnswer | Awaited]

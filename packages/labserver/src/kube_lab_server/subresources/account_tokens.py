@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kube_lab_server.access.authorization import Authorizer
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
     from kube_lab_server.kind_names import Json
 
 

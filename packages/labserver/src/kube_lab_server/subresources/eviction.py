@@ -31,8 +31,7 @@ from numakube.api.field_errors import FieldError, aggregate, not_supported, requ
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
 
 
 _BINDING = GVK("", "v1", "Binding")

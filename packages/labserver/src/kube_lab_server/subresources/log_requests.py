@@ -14,8 +14,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from kube_lab_server.handling.call import Awaited, Call, Reply, StreamedAnswer
-from kube_lab_server.handling.server_state import LogOptions
+from kube_lab_server.handling.call import Awaited, Call, LogOptions, Reply, StreamedAnswer
 from kube_lab_server.wire.refusals import RequestRefusal, bad_request, invalid, not_found
 from kube_lab_server.wire.request_options import integer, is_true
 from numakube.api.field_errors import FieldError, forbidden
@@ -25,7 +24,7 @@ from numakube.api.kubelet_config import with_defaults
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import ServerState
     from kube_lab_server.kind_names import Json
 
 

@@ -24,8 +24,14 @@ from kube_lab_server.patching import (
     track_update,
     with_managed_fields,
 )
-from kube_lab_server.verbs.applying import applied, read_config
-from kube_lab_server.verbs.patching import APPLY_PATCH, check_patch_type, decode_patched, patched
+from kube_lab_server.verbs.patching import (
+    APPLY_PATCH,
+    applied,
+    check_patch_type,
+    decode_patched,
+    patched,
+    read_config,
+)
 from kube_lab_server.verbs.updating import check_name, precondition_failed, store_changed
 from kube_lab_server.wire.negotiation import media_type
 from kube_lab_server.wire.refusals import conflict, internal_error, invalid, not_found
@@ -39,8 +45,7 @@ if TYPE_CHECKING:
 
     from kube_lab_server.catalogue.resource_rules import Rules
     from kube_lab_server.catalogue.resources import ScalePaths
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
     from kube_lab_server.kind_names import Json
     from kube_lab_server.store.store import Stored
 

@@ -29,8 +29,7 @@ from numakube.cel import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, ServerState
     from kube_lab_server.kind_names import Json
 
 _GROUP: Final = "admissionregistration.k8s.io"

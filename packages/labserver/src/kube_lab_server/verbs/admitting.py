@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from kube_lab_server.access.authentication import User
-    from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, ServerState
     from kube_lab_server.kind_names import Json
 
 

@@ -24,8 +24,7 @@ from kube_lab_server.wire.refusals import already_exists, failed, invalid
 from kube_lab_server.wire.request_options import WriteOptions, write_options
 
 if TYPE_CHECKING:
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
     from kube_lab_server.kind_names import Json
 
 # A generated name that is taken is tried again with another suffix.

@@ -25,8 +25,7 @@ from kube_lab_server.wire.request_options import DeleteOptions, delete_options, 
 from numakube.values.times import parse_time
 
 if TYPE_CHECKING:
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
     from kube_lab_server.kind_names import Json
 
 _ORPHAN: Final = "orphan"

@@ -27,8 +27,7 @@ from numakube.values.gotext import go_quote
 
 if TYPE_CHECKING:
     from kube_lab_server.catalogue.resources import VersionedResource
-    from kube_lab_server.handling.call import Call, Reply
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, Reply, ServerState
     from kube_lab_server.kind_names import Json
 
 MODIFIED = (

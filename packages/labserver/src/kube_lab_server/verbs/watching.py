@@ -26,8 +26,7 @@ from kube_lab_server.wire.request_options import ListOptions, list_options
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from kube_lab_server.handling.call import Call
-    from kube_lab_server.handling.server_state import ServerState
+    from kube_lab_server.handling.call import Call, ServerState
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 DEFAULT_TIMEOUT: Final = 1800.0
