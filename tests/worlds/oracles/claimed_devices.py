@@ -12,13 +12,13 @@ from tests.worlds.oracles.placement import is_plain, takes
 from tests.worlds.virtual_lab import Lab
 
 from numakube.api.pod import Pod, has_ended
-from numakube.kube.catalog import RESOURCE_CLAIMS
+from numakube.kube.catalog import RESOURCE_CLAIMS, RESOURCE_SLICES
 from numakube.kube.resource_types import Document
 from numakube.kubelet.admission_outcome import Admitted
 from numakube.kubelet.machine import Device
 from numakube.scheduling.plugins.dynamic_resources.claim_alignment import ANNOTATION, REQUIRED
 from numakube.testing.pods import GPU
-from numakube_lab.nodes.dra_driver import device_name, driver_of
+from numakube_lab.nodes.dra_driver import NUMA_NODE, device_name, driver_of
 from numakube_lab.nodes.lab_kubelet import LabKubelet
 from numakube_lab.nodes.node_documents import NodePlan
 
@@ -28,6 +28,7 @@ _ALIGNING: Final = ("single-numa-node", "restricted")
 async def claimed_devices_are_near(lab: Lab) -> AsyncIterator[str]:
     """Where that is asked for, or the kubelet insists on alignment, and all of it was known."""
     claims = (await lab.through(lab.client.list(RESOURCE_CLAIMS))).items
+    told_of = await _told_of(lab)
     for pod in lab.pods:
         kubelet = lab.pool.kubelets.get(pod.spec.node_name)
         if kubelet is None or kubelet.admission is None or has_ended(pod) or is_allotted(pod):
@@ -39,7 +40,8 @@ async def claimed_devices_are_near(lab: Lab) -> AsyncIterator[str]:
             continue
         zones = zones_of(model, cpus)
         for device in _devices(kubelet.plan, pod, claims):
-            if device.numa_nodes and not zones & set(device.numa_nodes):
+            is_told = (kubelet.name, device_name(device)) in told_of
+            if is_told and not zones & set(device.numa_nodes):
                 nodes = ", ".join(map(str, device.numa_nodes))
                 yield (
                     f"{pod.metadata.name} has CPUs {cpus} on NUMA nodes {sorted(zones)} of"
@@ -57,7 +59,7 @@ async def no_pod_waits_for_devices_that_are_near(lab: Lab) -> AsyncIterator[str]
         for claim in claims
         for result in results_of(claim)
     }
-    nodes = (await lab.facts()).nodes
+    nodes, told_of = (await lab.facts()).nodes, await _told_of(lab)
     for pod in lab.waiting():
         own = [claim for claim in claims if is_owned(claim, pod)]
         spec = msgspec.structs.replace(pod.spec, resource_claims=())
@@ -73,11 +75,26 @@ async def no_pod_waits_for_devices_that_are_near(lab: Lab) -> AsyncIterator[str]
                 device
                 for device in kubelet.plan.claimable.get(GPU, ())
                 if device.healthy
+                and (name, device_name(device)) in told_of
                 and zones & set(device.numa_nodes)
                 and (driver_of(GPU), name, device_name(device)) not in taken
             ]
             if len(zones) == 1 and len(near) >= request["exactly"].get("count", 1):
                 yield f"{pod.metadata.name} waits, and {near[0].id} of {name} is near its CPUs"
+
+
+async def _told_of(lab: Lab) -> set[tuple[str, str]]:
+    """Return nodes and names of the devices whose place their slices tell.
+
+    A server that refuses attributes with several values hears of no place between NUMA nodes.
+    """
+    slices = (await lab.through(lab.client.list(RESOURCE_SLICES))).items
+    return {
+        (found["spec"]["pool"]["name"], device["name"])
+        for found in slices
+        for device in found["spec"].get("devices") or ()
+        if NUMA_NODE in (device.get("attributes") or ())
+    }
 
 
 def _foreseen(kubelet: LabKubelet, pod: Pod) -> set[int]:
