@@ -15,6 +15,7 @@ from numakube.api.codec import convert
 from numakube.api.pod import PodSchedulingGroup
 from numakube.api.pod_groups import PodGroup
 from numakube.apps.scheduler.decision_events import (
+    RETRY_SECONDS,
     SCHEDULED,
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
@@ -92,6 +93,24 @@ async def test_a_condition_is_written_in_the_version_that_is_served(
     assert told["type"] == "PodGroupInitiallyScheduled"
     assert (told["status"], told["reason"]) == ("False", "Unschedulable")
     assert (told["message"], told["observedGeneration"]) == ("no room", 3)
+
+
+async def test_a_server_in_trouble_is_given_time() -> None:
+    """Between one attempt and the next."""
+    written, clock = Written(), JumpingClock()
+    written.failures = 3
+    async with (
+        ScriptedServer(otherwise=written) as server,
+        connect(server.config, clock=clock, rate=0) as client,
+    ):
+        conditions = GroupConditions(client)
+        before = clock.monotonic()
+        task = asyncio.create_task(conditions.run())
+        conditions.decided(group(), UNSCHEDULABLE, "no room")
+        await until(lambda: written.conditions)
+        assert clock.monotonic() - before >= 3 * RETRY_SECONDS
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_what_was_true_once_stays_true(writing: tuple[GroupConditions, Written]) -> None:
