@@ -233,18 +233,19 @@ def test_constraints_mean_what_is_written(
     if result.status.ok:
         expected = [reference.verdict(node) for node in nodes]
         assert refusals(plugin, state, cluster, one) == expected
-        target, guest = nodes[-1], pod_of(meta("guest-w", "a"))
+        target = nodes[-1]
         info = snapshot.node(target.name)
         assert info is not None
-        trial = state.clone()
-        plugin.add_pod(trial, one, guest, info)
-        target.pods.append(meta("guest-w", "a"))
-        after = [reference.verdict(node) for node in nodes]
-        assert refusals(plugin, trial, cluster, one) == after
-        plugin.remove_pod(trial, one, guest, info)
-        assert refusals(plugin, trial, cluster, one) == expected
-        assert refusals(plugin, state, cluster, one) == expected
-        target.pods.pop()
+        for guest in (meta("guest-w", "a"), meta("guest-w", "b"), meta("guest-w", "a", "e")):
+            trial = state.clone()
+            plugin.add_pod(trial, one, pod_of(guest), info)
+            target.pods.append(guest)
+            after = [reference.verdict(node) for node in nodes]
+            assert refusals(plugin, trial, cluster, one) == after
+            target.pods.pop()
+            plugin.remove_pod(trial, one, pod_of(guest), info)
+            assert refusals(plugin, trial, cluster, one) == expected
+            assert refusals(plugin, state, cluster, one) == expected
     status = plugin.pre_score(state, one, snapshot, snapshot.rows)
     assert (status is SKIP) == all(each["whenUnsatisfiable"] == HARD for each in wanted)
     if status.ok:
