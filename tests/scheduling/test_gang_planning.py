@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,13 +12,17 @@ from numakube.api.pod import Pod
 from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.scheduling.cycle import Chosen
-from numakube.scheduling.framework.status import Status
+from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.framework.plugins import Confirm
+from numakube.scheduling.framework.registry import Handle
+from numakube.scheduling.framework.status import SUCCESS, TOO_COSTLY, Status, unschedulable
 from numakube.scheduling.gang_placements import GangRequest, gang_arguments
 from numakube.scheduling.gang_planning import GangPlan, GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang
 from numakube.scheduling.recorder.decision_notes import CANDIDATES
+from numakube.scheduling.snapshot.nodes import NodeInfo
 from numakube.scheduling.snapshot.pods import PodInfo
-from numakube.testing import World, pod
+from numakube.testing import Scheduler, World, pod
 from numakube_lab.testing import without_election
 
 RACK = "example.com/rack"
@@ -280,3 +284,58 @@ def test_a_node_without_the_label_of_a_block_is_in_a_rack_of_its_own() -> None:
     cluster.add_node("n9", machine=SMALL, labels={RACK: "r1"})
     cluster.add_node("n8", machine=SMALL, labels={BLOCK: "b1"})
     assert Planning(cluster, args=LEVELS).plan(*full("x", "y"), required=RACK).fitting == 1
+
+
+class Choosy(Confirm):
+    """Refuses pods that start with a ``d``, whoever comes before them, and counts its answers."""
+
+    name = "Choosy"
+
+    def __init__(self, detail: object = None) -> None:
+        self.asked = 0
+        self._detail = detail
+
+    def make(self, args: Mapping[str, object], handle: Handle) -> Confirm:
+        """Return this one."""
+        del args, handle
+        return self
+
+    def depends_on_order(self, pod: PodInfo) -> bool:
+        """Tell that others may change the answer."""
+        return pod.name.startswith("d")
+
+    def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
+        """Refuse; whoever comes next may change the answer."""
+        del node
+        state.is_one_of_a_kind = True
+        if not pod.name.startswith("d"):
+            return SUCCESS
+        self.asked += 1
+        return unschedulable("not yet", detail=self._detail)
+
+
+def planned_with(choosy: Choosy, pods: list[Pod], needed: int) -> GangPlan:
+    """Plan a gang on one node."""
+    facts = world("r1").facts()
+    engine = Scheduler.of(facts, plugins={choosy.name: choosy.make}).engine
+    infos, gang = [PodInfo(one) for one in pods], Gang(name="default/g", min_count=needed)
+    return GangPlanner(engine, EngineBooks(engine)).plan(GangRequest(gang, infos, needed))
+
+
+def test_members_that_depend_on_others_take_no_longer_than_other_members() -> None:
+    """Once one has taken all its time in vain, no other is tried."""
+    choosy = Choosy(TOO_COSTLY)
+    plan = planned_with(choosy, [pod(f"d{number}", "10m") for number in range(20)], 20)
+    assert plan.is_costly
+    assert choosy.asked == 1
+    assert len(plan.refused) == 20
+
+
+def test_some_kinds_of_members_alone_are_tried_again_after_each_other() -> None:
+    """However many kinds the author of a gang thinks of."""
+    kinds = [pod(f"d{number}", "10m", labels={"kind": str(number)}) for number in range(30)]
+    choosy = Choosy()
+    plan = planned_with(choosy, [*kinds, *(pod(f"p{at}", "10m") for at in range(14))], 14)
+    assert (plan.fitting, len(plan.refused)) == (14, 30)
+    first_and_last, beyond_the_minimum, after_each_other = 30 + 30, 30 + 30, 8 * 14
+    assert choosy.asked <= first_and_last + beyond_the_minimum + after_each_other

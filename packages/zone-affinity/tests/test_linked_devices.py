@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -16,6 +17,8 @@ from numakube.testing import GPU, World, pod
 from numakube_zone_affinity.observing import LINKS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numakube.api.pod import Pod
 
 TWO_ISLANDS: Final = "1 socket, 8 cores, smt 2, 64Gi, gpu 16, 2 switches, islands 2 gpu"
@@ -108,6 +111,24 @@ def test_tools_say_whether_devices_are_linked() -> None:
     assert (seen.text, seen.is_bad) == ("gpu not linked", True)
 
 
+class _Pods(tuple["Pod", ...]):
+    """Pods of a node that nobody may go through."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Pod]:
+        raise AssertionError("the pods of the node were read")
+
+
+def test_a_pod_that_asks_for_no_links_costs_no_look_at_its_node() -> None:
+    world = World()
+    world.add_node("n", machine=BY_NODE)
+    world.run(pod("a", "1", gpu=2), "n")
+    facts = world.facts()
+    node = replace(observed(facts, "n"), pods=_Pods())
+    assert not LINKS.of_pod(node, facts.pods[-1]).is_known
+
+
 def test_an_annotation_of_the_node_tells_islands_that_nobody_else_knows() -> None:
     plain, told = "1 socket, 8 cores, 64Gi, gpu 4", json.dumps({GPU: ["0,1", "2,3"]})
     world = World()
@@ -123,7 +144,16 @@ def test_an_annotation_of_the_node_tells_islands_that_nobody_else_knows() -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["[", '{"a": 1}', '{"a": ["x"]}', '{"a": ["0-99999999"]}', "x" * 20000]
+    "text",
+    [
+        "[",
+        '{"a": 1}',
+        '{"a": ["x"]}',
+        '{"a": ["0-99999999"]}',
+        '{"a": ["0-4096"]}',
+        json.dumps({"a": ["0-4095"] * 3}),
+        "x" * 20000,
+    ],
 )
 def test_islands_that_cannot_be_read_are_none(text: str) -> None:
     assert told_islands({ISLANDS: text}) == {}

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 import pytest
 
+from numakube.api.zone_relations import zone_wish_of
+from numakube.apps.scheduler.binders import CLIENT
 from numakube.insight.doctor.all_checks import diagnose
 from numakube.insight.explain.explained_pod import manifest_subject
 from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.insight.observations import observed, observer
+from numakube.kubelet.held_zones import ForeseenZones
 from numakube.scheduling.cycle import Chosen
+from numakube.scheduling.framework.cycle_state import CycleState
+from numakube.scheduling.framework.registry import Handle, Services
 from numakube.scheduling.gang_placements import GangRequest
 from numakube.scheduling.gang_planning import GangPlanner
 from numakube.scheduling.plugins.pod_gangs import Gang
@@ -21,6 +27,8 @@ from numakube.testing import GPU, World, pod, running
 from numakube_planning.audit import audit
 from numakube_zone_affinity.explaining import with_relations
 from numakube_zone_affinity.node_zones import coming_before
+from numakube_zone_affinity.plugin import ZoneAffinity
+from numakube_zone_affinity.zone_verdicts import Others, verdict
 
 if TYPE_CHECKING:
     from numakube.api.pod import Pod
@@ -284,3 +292,51 @@ def test_a_binding_waits_for_younger_pods_that_have_to_be_there_before_it() -> N
     assert coming_before(younger, node) == ()
     scheduler.see(running(younger.pod, "n"))
     assert coming_before(older, node) == ()
+
+
+async def test_pods_of_other_namespaces_delay_a_binding_and_do_not_prevent_it() -> None:
+    """Unless the pod insists on its own relations: then others have to be there first."""
+    world = one_node()
+    scheduler, sleeps = world.scheduler(), list[float]()
+
+    def aged(one: Pod, day: int, namespace: str) -> Pod:
+        created = f"2026-01-0{day}T00:00:00Z"
+        metadata = msgspec.structs.replace(
+            one.metadata, creation_timestamp=created, namespace=namespace
+        )
+        return msgspec.structs.replace(one, metadata=metadata)
+
+    class Clock:
+        async def sleep(self, seconds: float) -> None:
+            sleeps.append(seconds)
+
+    services = Services()
+    services.offer(CLIENT, cast("Any", SimpleNamespace(clock=Clock())))
+    plugin = ZoneAffinity.make({}, Handle(scheduler.engine.cluster, services=services))
+    scheduler.assume(aged(gpu_pod("a", "jealous", {**AWAY}), 9, "theirs"))
+    modest = scheduler.assume(aged(gpu_pod("b", "web"), 2, "ours"))
+    assert (await plugin.pre_bind(CycleState(), modest, "n")).ok
+    assert 9 < sum(sleeps) < 11
+    strict = scheduler.assume(aged(gpu_pod("c", "web", {**AWAY}), 1, "ours"))
+    assert not (await plugin.pre_bind(CycleState(), strict, "n")).ok
+
+
+def test_nobody_says_where_a_pod_is_that_its_node_has_not_reported() -> None:
+    world = one_node()
+    facts = world.facts()
+    new = running(gpu_pod("new", "server", AWAY), "n")
+    seen = observer("zone-affinity").of_pod(observed(facts, "n"), new)
+    assert seen.text == "zone-anti-affinity app=worker unknown"
+    assert seen.words == ("zone-anti-affinity app=worker unknown: where the pod is, is not known.",)
+
+
+def test_a_pod_whose_resources_are_in_no_zone_together_is_told_where_it_would_be() -> None:
+    """No zone has all that it asks for; it is in several."""
+    (relation,) = zone_wish_of({SPREAD: "app=x"}).relations
+    both = frozenset({"NUMA node 0", "NUMA node 1"})
+    taken = {str(at): frozenset({"NUMA node 0"}) for at in range(3)}
+    others = Others(zones=taken, counts_itself=True)
+    told = verdict(relation, others, ForeseenZones(both, both), offered=frozenset())
+    assert told.reason == (
+        "its kubelet would take NUMA node 0, where 3 of them are; NUMA node 1 has none"
+    )

@@ -49,6 +49,8 @@ _MOST_WEIGHED: Final = 8
 """Placements of which the victims are compared."""
 _MOST_COSTLY: Final = 8
 """Members that may take all the time of an attempt, a second each: a lease is lost after ten."""
+_MOST_KINDS_ASKED: Final = 8
+"""Kinds of members that are tried again after each other: nobody else is served meanwhile."""
 
 
 class Books(Protocol):
@@ -153,8 +155,28 @@ class _GangTrial:
 
 
 def _is_doubtful(decision: Chosen | Refused | Failed) -> bool:
-    """Tell whether there may be a better place, or one at all, after other members."""
+    """Tell whether there may be a better place, or one at all, after other members.
+
+    One that took all its time is not asked again.
+    """
+    if _is_costly(decision):
+        return False
     return bool(decision.doubts) if isinstance(decision, Chosen) else isinstance(decision, Refused)
+
+
+def _is_costly(decision: Chosen | Refused | Failed) -> bool:
+    """Tell whether a member took all the time that a pod may take."""
+    diagnosis = None if isinstance(decision, Failed) else decision.diagnosis
+    return diagnosis is not None and diagnosis.is_costly
+
+
+def _end_by(plan: GangPlan, decision: Chosen | Refused | Failed) -> Refused | None:
+    """Count a member that took all its time; return why no other is tried, if that is enough."""
+    if isinstance(decision, Failed) or decision.diagnosis is None or not _is_costly(decision):
+        return None
+    plan.costly += 1
+    is_enough = plan.is_costly or plan.costly >= _MOST_COSTLY
+    return Refused(decision.diagnosis) if is_enough else None
 
 
 class _PutOff:
@@ -178,10 +200,12 @@ class _PutOff:
         del self._pods[pod.uid]
 
     def first_of_each_kind(self) -> list[PodInfo]:
-        """Return the first of those that are alike."""
+        """Return the first of those that are alike, of some kinds."""
         firsts: dict[bytes, PodInfo] = {}
         for pod in self._pods.values():
             firsts.setdefault(replica_key(pod), pod)
+            if len(firsts) == _MOST_KINDS_ASKED:
+                break
         return list(firsts.values())
 
 
@@ -336,36 +360,44 @@ class GangPlanner:
         enough = plan.fitting + part.least
         first = {pod.uid for pod in pods if self._depends_on_order(pod)}
         pods = sorted(pods, key=lambda pod: pod.uid not in first)
-        put_off = _PutOff() if first else None
+        put_off = _PutOff()
         for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
             decision = self._decide(pod, part.nodes)
-            if pod.uid in first and put_off is not None and _is_doubtful(decision):
+            if pod.uid in first and _is_doubtful(decision):
                 put_off.add(pod)
                 continue
             self._take(plan, pod, decision, evicting=evicting)
-            told = None if isinstance(decision, Failed) else decision.diagnosis
-            if told is not None and told.is_costly:
-                plan.costly += 1
-                if plan.is_costly or plan.costly >= _MOST_COSTLY:
-                    plan.refused += [(one, Refused(told)) for one in pods[len(pods) - left :]]
-                    break
-            if put_off:
-                self._place_put_off(plan, put_off, part.nodes)
-            if plan.fitting + left + len(put_off or ()) < enough:
+            over = _end_by(plan, decision) or self._place_put_off(plan, put_off, part.nodes)
+            if over is not None:
+                plan.refused += [(one, over) for one in (*put_off, *pods[len(pods) - left :])]
+                return
+            if plan.fitting + left + len(put_off) < enough:
                 break
-        for pod in put_off or ():
-            self._take(plan, pod, self._decide(pod, part.nodes), evicting=evicting)
+        for pod in put_off:
+            decision = self._decide(pod, part.nodes)
+            put_off.remove(pod)
+            self._take(plan, pod, decision, evicting=evicting)
+            over = _end_by(plan, decision)
+            if over is not None:
+                plan.refused += [(one, over) for one in put_off]
+                return
 
-    def _place_put_off(self, plan: GangPlan, put_off: _PutOff, nodes: GangNodes | None) -> None:
+    def _place_put_off(
+        self, plan: GangPlan, put_off: _PutOff, nodes: GangNodes | None
+    ) -> Refused | None:
         """Place those that were put off as soon as nothing is against it; one of a kind is asked.
 
-        Those that come next would take their places.
+        Those that come next would take their places. Returns why nobody else may be tried, if so.
         """
         for pod in put_off.first_of_each_kind():
             decision = self._decide(pod, nodes)
             if not _is_doubtful(decision):
                 put_off.remove(pod)
                 self._take(plan, pod, decision, evicting=False)
+                over = _end_by(plan, decision)
+                if over is not None:
+                    return over
+        return None
 
     def _depends_on_order(self, pod: PodInfo) -> bool:
         plugins = self._engine.runtime_for(pod.scheduler_name).profile.plugins()

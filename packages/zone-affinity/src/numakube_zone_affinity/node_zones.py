@@ -10,7 +10,7 @@ Kubernetes: a pod that it selects is not put beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Final
 
 from numakube.api.node_islands import NONE_TOLD, told_islands
@@ -30,6 +30,7 @@ from numakube_zone_affinity.zone_verdicts import (
     WOULD_TAKE,
     Others,
     luck,
+    not_seen,
     nowhere,
     unreported,
     verdict,
@@ -96,7 +97,8 @@ def prospect(pod: PodInfo, node: NodeInfo) -> ZoneVerdict:
     if not bonds:
         return HOLDS
     zones = _zones_on(node)
-    return zones.worst(pod, bonds, partial(_foreseen, zones, node.numa))
+    # A pod may be told to keep away by every other: its kubelet is asked once for all of them.
+    return zones.worst(pod, bonds, cache(partial(_foreseen, zones, node.numa)))
 
 
 def present(pod: PodInfo, node: NodeInfo) -> ZoneVerdict:
@@ -119,7 +121,13 @@ def foreseen_zones(pod: PodInfo, node: NodeInfo, level: ZoneLevel) -> ForeseenZo
 def reported(pod: PodInfo, zones: NodeZones) -> tuple[tuple[str, ZoneVerdict], ...]:
     """Return what has become of each of its own relations for *pod*, which runs."""
     own = [bond for bond in _bonds(pod, tuple(_neighbours(pod, zones.pods))) if not bond.owner]
-    return tuple((str(bond), zones.judged(pod, bond, zones.held_now)) for bond in own)
+
+    def judged(bond: _Bond) -> ZoneVerdict:
+        if zones.model is not None and zones.held(pod, bond.level) is None:
+            return not_seen()
+        return zones.judged(pod, bond, zones.held_now)
+
+    return tuple((str(bond), judged(bond)) for bond in own)
 
 
 def allotted(pod: PodInfo, node: NodeInfo, allots: Allots) -> ZoneVerdict | None:
@@ -298,8 +306,11 @@ class NodeZones:
 
     def name_of(self, pod: PodInfo) -> str:
         """Return by which uid the model knows *pod*; empty if it does not."""
-        known = set(self.model.pods) if self.model is not None else set()
-        return next((name for name in (pod.uid, uid_hash(pod.uid)) if name in known), "")
+        return next((name for name in (pod.uid, uid_hash(pod.uid)) if name in self._known), "")
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.model.pods if self.model is not None else ())
 
     def zone_map(self, level: ZoneLevel, model: KubeletNode) -> ZoneMap:
         """Return the zones of *level*."""
@@ -330,6 +341,14 @@ def coming_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
         and not _is_started(node.pods[uid])
         and not _created(node.pods[uid]) < _created(pod)
     )
+
+
+def may_hold_up(other: str, pod: PodInfo) -> bool:
+    """Tell whether *pod* is not bound at all while *other*, by its key, is not there.
+
+    Pods of another namespace delay it at most, if it insists on nothing.
+    """
+    return wish_of(pod).is_required or other.startswith(f"{pod.namespace}/")
 
 
 def _is_started(pod: PodInfo) -> bool:

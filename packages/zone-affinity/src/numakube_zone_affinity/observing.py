@@ -66,8 +66,10 @@ class LinkObserver:
     def of_pod(self, node: ObservedNode, pod: Pod) -> Observation:
         """Return whether the devices of a pod that asks for links are linked."""
         info = PodInfo(pod)
+        if wish_of(info).linked is None:
+            return Observation(text=UNKNOWN)
         zones = zones_of(node)
-        if wish_of(info).linked is None or zones.model is None:
+        if zones.model is None:
             return Observation(text=UNKNOWN)
         found = held_linked(zones.model, zones.name_of(info), zones.told)
         told = {name: _LINKED[linked] for name, linked in found.items()}

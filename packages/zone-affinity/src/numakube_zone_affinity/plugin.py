@@ -45,6 +45,7 @@ from numakube_zone_affinity.node_zones import (
     allotted,
     coming_before,
     is_concerned,
+    may_hold_up,
     present,
     prospect,
     wish_of,
@@ -170,9 +171,10 @@ class ZoneAffinity(PreFilter, Filter, Confirm, Reserve, PreBind):
         while (coming := self._still_coming(pod, node)) and waited < _WAITED_AT_MOST:
             await client.clock.sleep(_LOOKED_AT_EVERY)
             waited += _LOOKED_AT_EVERY
-        if not coming:
+        held_up = [key for key in coming if may_hold_up(key, pod)]
+        if not held_up:
             return SUCCESS
-        return failure(f"{coming[0]} is not on {node} yet, and has to be there before the pod")
+        return failure(f"{held_up[0]} is not on {node} yet, and has to be there before the pod")
 
     def _still_coming(self, pod: PodInfo, node: str) -> tuple[str, ...]:
         there = self._handle.cluster.node(node)

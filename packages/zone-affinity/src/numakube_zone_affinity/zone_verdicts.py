@@ -119,6 +119,11 @@ def unreported() -> ZoneVerdict:
     return ZoneVerdict(Outlook.UNKNOWN, text, lasts=True)
 
 
+def not_seen() -> ZoneVerdict:
+    """Return the verdict on a pod that runs, of which its node does not tell where."""
+    return ZoneVerdict(Outlook.UNKNOWN, "where the pod is, is not known")
+
+
 def _anti_affinity(
     others: Others, foreseen: ForeseenZones, offered: frozenset[str], takes: str
 ) -> ZoneVerdict:
@@ -160,7 +165,7 @@ def _spread(
     if min(skews) <= MOST_SKEW:
         return luck()
     fullest = max(sorted(foreseen.possible), key=lambda zone: counts[zone])
-    emptiest = min(sorted(offered), key=lambda zone: counts[zone])
+    emptiest = min(sorted(offered | foreseen.possible), key=lambda zone: counts[zone])
     where = f"{takes} {fullest}, where {_of_them(counts[fullest])}"
     beside = f"{emptiest} has {counts[emptiest] or 'none'}"
     return ZoneVerdict(Outlook.BROKEN, f"{where}; {beside}")

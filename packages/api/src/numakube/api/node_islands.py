@@ -8,6 +8,7 @@ Devices are counted from 0 in the order of their ids as text, which is how repor
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ISLANDS: Final = "numakube.dev/islands"
 _MOST_CHARACTERS: Final = 16384
 _MOST_ISLANDS: Final = 256
+_MOST_POSITIONS: Final = 8192
+"""Of all islands of a node: a few characters may stand for thousands."""
 _HIGHEST: Final = 4095
 
 ToldIslands: TypeAlias = "Mapping[str, tuple[frozenset[int], ...]]"
@@ -38,7 +41,7 @@ def told_islands(annotations: Mapping[str, str]) -> ToldIslands:
         return NONE_TOLD
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def read_islands(text: str) -> ToldIslands:
     """Return the islands in *text*.
 
@@ -55,11 +58,13 @@ def read_islands(text: str) -> ToldIslands:
         raise InvalidValue(f"not an object of lists of numbers by resource: {error}") from None
     if sum(map(len, tree.values())) > _MOST_ISLANDS:
         raise InvalidValue(f"more than {_MOST_ISLANDS} islands")
-    return {name: tuple(map(_positions, islands)) for name, islands in tree.items()}
+    sets = {name: [CpuSet.parse(one) for one in islands] for name, islands in tree.items()}
+    if sum(map(len, chain.from_iterable(sets.values()))) > _MOST_POSITIONS:
+        raise InvalidValue(f"more than {_MOST_POSITIONS} numbers of devices")
+    return {name: tuple(map(_positions, islands)) for name, islands in sets.items()}
 
 
-def _positions(text: str) -> frozenset[int]:
-    positions = frozenset(CpuSet.parse(text))
-    if max(positions, default=0) > _HIGHEST:
-        raise InvalidValue(f"{text!r}: {_HIGHEST} is the highest number of a device")
-    return positions
+def _positions(island: CpuSet) -> frozenset[int]:
+    if island.bits >> _HIGHEST + 1:
+        raise InvalidValue(f"'{island}': {_HIGHEST} is the highest number of a device")
+    return frozenset(island)
