@@ -182,7 +182,7 @@ class AlignedCounts:
         elif changed:
             self._take_changes(cluster)
             for node in changed:
-                known.takes[node.row] = self._one(deciding, pod, node) * known.may[node.row]
+                known.takes[node.row] = self._one(deciding, pod, node) if known.may[node.row] else 0
         known.generation = cluster.generation
         return known
 
@@ -254,7 +254,14 @@ class AlignedCounts:
         return Takes(counts.takes.copy(), may, cluster.nodes_generation, cluster.generation)
 
     def _one(self, deciding: Deciding, pod: PodInfo, node: NodeInfo) -> int:
-        """Return what one node takes, by what is known of others like it."""
+        """Return what one node takes, by what is known of others like it, if it takes one at all.
+
+        What refuses a pod may be the node's own, such as a port that is in use there: that counts
+        for this node, and not for others that are alike otherwise.
+        """
+        first = next(_siblings(pod, 1))
+        if not _is_wide(node) and not deciding.runtime.admits(CycleState(), first, node).ok:
+            return 0
         key = int(self._kind_of[node.row]), replica_key(pod)
         known = self._counts.get(key)
         if known is None or known[1] < _MOST_ON_A_NODE:

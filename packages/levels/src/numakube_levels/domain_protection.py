@@ -207,8 +207,11 @@ class DomainProtection(PreFilter, Filter, VectorFilter, VectorScore):
         takes = counting.kept(deciding, shape.pod).takes
         some = all_ids >= 0
         sums = np.bincount(all_ids[some], weights=takes[all_rows][some]).astype(np.int64)
-        after = counting.after(deciding, pod, shape.pod, rows)
-        losses = np.maximum(takes[rows] - after, 0)
+        # What is refused by a node says nothing about others like it: those with none lose none.
+        takes_some = takes[rows] > 0
+        losses = np.zeros(len(rows), dtype=np.int64)
+        after = counting.after(deciding, pod, shape.pod, rows[takes_some])
+        losses[takes_some] = np.maximum(takes[rows][takes_some] - after, 0)
         damage = damages(sums, ids, losses, shape.size)
         most = max(int(sums.max(initial=0)), 1)
         free = np.where(ids >= 0, sums[np.maximum(ids, 0)], 0) / most

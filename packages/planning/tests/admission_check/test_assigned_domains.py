@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from packages.planning.tests.admission_check.conftest import Kueue, checking
 from packages.planning.tests.admission_check.test_kueue_workloads import template
+from tests.apps.scheduler.served import served
 
 from numakube.api.codec import convert
 from numakube.api.fit_question import HOLD
@@ -91,6 +94,27 @@ def test_both_encodings_say_the_same() -> None:
     [
         (packed({"domainCount": 10**9, "valuesPerLevel": [{"universal": "a"}]}), "1000000000 dom"),
         (packed({"domainCount": -1}), "-1 is negative"),
+        (
+            packed(
+                {"domainCount": 10**6, "valuesPerLevel": [{"universal": "a"}]},
+                {"domainCount": -(10**6)},
+            ),
+            "slices[1].domainCount: -1000000 is negative",
+        ),
+        (packed({"domainCount": 1}, levels=("a",) * 17), "levels: 17; there may be 16"),
+        (
+            packed({"domainCount": 1, "valuesPerLevel": [{"universal": "a"}] * 9}),
+            "slices[0].valuesPerLevel: 9 values for 1 levels",
+        ),
+        (
+            packed(
+                {
+                    "domainCount": 1,
+                    "valuesPerLevel": [{"individual": {"prefix": "p" * 64, "roots": [""]}}],
+                }
+            ),
+            "slices[0].valuesPerLevel[0]: a value has 64 characters",
+        ),
         (
             packed(
                 {
@@ -190,3 +214,42 @@ async def test_an_assignment_that_cannot_be_read_is_told(world: LabCluster, kueu
     async with checking(world):
         await kueue.queue("job", template(), 2, topologyAssignment=on({"n": 1}))
         await kueue.says("job", "Pending", "topologyAssignment: it places 1 of 2 pods")
+
+
+async def test_copies_of_a_large_pod_stop_nobody_else(world: LabCluster, kueue: Kueue) -> None:
+    """They are more than a scheduler reads; those that come later have their answer."""
+    large = template()
+    large["metadata"] = {"annotations": {"note": "x" * 100_000}}
+    domains = {f"n{number}": 1 for number in range(100)}
+    async with checking(world):
+        await kueue.queue("large", large, 100, topologyAssignment=on(domains))
+        await kueue.queue("next", template(), 1)
+
+        await kueue.says("next", "Ready")
+
+        await kueue.says("large", "Retry", "its pods have more than 7 MiB together")
+
+
+async def test_a_question_that_takes_too_long_stops_nobody_else(
+    world: LabCluster, kueue: Kueue
+) -> None:
+    """Although it is the first in every turn."""
+    async with served(world.running[-1]) as own, ClientSession() as session:
+
+        async def passed_on(request: web.Request) -> web.Response:
+            body = await request.read()
+            if b"endless" in body:
+                raise web.HTTPServiceUnavailable(text="this takes longer than 5 s")
+            url = own.rstrip("/") + request.path_qs
+            async with session.request(request.method, url, data=body) as answer:
+                return web.Response(status=answer.status, body=await answer.read())
+
+        between = web.Application()
+        between.router.add_route("*", "/{path:.*}", passed_on)
+        async with TestServer(between) as server, checking(world, url=str(server.make_url("/"))):
+            await kueue.queue("endless", template(), 1)
+            await kueue.queue("next", template(), 1)
+
+            await kueue.says("next", "Ready")
+
+        assert (await kueue.check_of("endless"))["state"] == "Pending"

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 HOSTNAME: Final = "kubernetes.io/hostname"
 MOST_DOMAINS: Final = 1_000
 """As many as a workload may have pods that are asked about."""
+MOST_LEVELS: Final = 16
+"""As many as Kueue allows."""
+_LONGEST_VALUE: Final = 63
+"""As long as the value of a label may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +46,23 @@ def assigned_pods(assignment: TopologyAssignment) -> list[AssignedPods]:
     Raises:
         InvalidValue: it contradicts itself, or has more domains than a workload may have pods.
     """
+    for at, packed in enumerate(assignment.slices):
+        if packed.domain_count < 0:
+            where = f"topologyAssignment.slices[{at}].domainCount"
+            raise InvalidValue(f"{where}: {packed.domain_count} is negative")
+    if len(assignment.levels) > MOST_LEVELS:
+        told = f"{len(assignment.levels)}; there may be {MOST_LEVELS}"
+        raise InvalidValue(f"topologyAssignment.levels: {told}")
     total = len(assignment.domains) + sum(one.domain_count for one in assignment.slices)
     if total > MOST_DOMAINS:
         raise InvalidValue(f"topologyAssignment: {total} domains; there may be {MOST_DOMAINS}")
     rows = [(one.values, one.count) for one in assignment.domains]
     for at, packed in enumerate(assignment.slices):
-        rows += _unpacked(packed, f"topologyAssignment.slices[{at}]")
+        where = f"topologyAssignment.slices[{at}]"
+        if len(packed.values_per_level) != len(assignment.levels):
+            told = f"{len(packed.values_per_level)} values for {len(assignment.levels)} levels"
+            raise InvalidValue(f"{where}.valuesPerLevel: {told}")
+        rows += _unpacked(packed, where)
     found: list[AssignedPods] = []
     for values, count in rows:
         if len(values) != len(assignment.levels) or not all(values):
@@ -61,8 +76,6 @@ def assigned_pods(assignment: TopologyAssignment) -> list[AssignedPods]:
 
 def _unpacked(packed: TopologyAssignmentSlice, where: str) -> Iterator[tuple[tuple[str, ...], int]]:
     count = packed.domain_count
-    if count < 0:
-        raise InvalidValue(f"{where}.domainCount: {count} is negative")
     columns = [
         _values(one, count, f"{where}.valuesPerLevel[{at}]")
         for at, one in enumerate(packed.values_per_level)
@@ -83,4 +96,7 @@ def _values(packed: LevelValues, count: int, where: str) -> Sequence[str]:
     roots = () if some is None else some.roots
     if some is None or len(roots) != count:
         raise InvalidValue(f"{where}: {len(roots)} values for {count} domains")
+    longest = max(map(len, roots), default=0) + len(some.prefix) + len(some.suffix)
+    if longest > _LONGEST_VALUE:
+        raise InvalidValue(f"{where}: a value has {longest} characters; a label has at most 63")
     return [f"{some.prefix}{root}{some.suffix}" for root in roots]

@@ -27,6 +27,7 @@ from numakube.apps.host.http_serving import Health, Serving
 from numakube.apps.host.process_life import Turns, lead_with, new_registry, work_until
 from numakube.apps.host.program import Program
 from numakube.apps.host.settings_sources import DURATION, SettingsTable, group, setting
+from numakube.errors import ServiceUnavailable
 from numakube.kube import EventRecorder, LeaderElection
 from numakube.kube.connect import connect
 from numakube.kube.resource_types import ObjectKey
@@ -229,12 +230,20 @@ class AdmissionCheckProcess:
             await self._asker.release(hold)
             self._held.discard(hold)
         self._asked = {hold: time for hold, time in self._asked.items() if hold in work}
+        unanswered: ServiceUnavailable | None = None
         for one in next_to_ask(work.values(), self._asked, MOST_AT_ONCE):
-            await self._ask(one, source_of[one.hold])
+            try:
+                await self._ask(one, source_of[one.hold])
+            except ServiceUnavailable as error:
+                # A question may take too long that others behind it would not.
+                unanswered = error
+        if unanswered is not None:
+            raise unanswered
 
     async def _ask(self, work: Work, source: WorkSource) -> None:
-        reason = await self._asker.reason_against(work)
+        # Those that get no answer have had their turn as well.
         self._asked[work.hold] = self._client.clock.monotonic()
+        reason = await self._asker.reason_against(work)
         self._metrics.answers.labels(source.name, "refused" if reason else "fits").inc()
         if reason:
             await source.refuse(work, reason)

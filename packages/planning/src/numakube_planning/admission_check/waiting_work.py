@@ -24,7 +24,15 @@ import structlog
 from numakube.api.codec import decode, encode
 from numakube.api.fit_question import HOLD, PATH, AskedPodSet, Fit, FitQuestion, Hold
 from numakube.apps import reach_schedulers
-from numakube.errors import BadRequest, ConfigError, Conflict, Invalid, NotFound, NumakubeError
+from numakube.errors import (
+    BadRequest,
+    ConfigError,
+    Conflict,
+    Invalid,
+    NotFound,
+    NumakubeError,
+    RequestTooLarge,
+)
 from numakube.kube import Reflector, reference_to, strategic_patch
 from numakube.kube.catalog import PODS
 from numakube.scheduling.plugins.pod_gangs import gang_key
@@ -108,6 +116,8 @@ def next_to_ask(work: Iterable[Work], asked: Mapping[str, float], most: int) -> 
 
 
 _DOMAINS_TOLD: Final = 3
+_MOST_BYTES: Final = 7 << 20
+"""Of the pods in a question; a scheduler reads 8 MiB."""
 _KNOWN_SECONDS: Final = 300.0
 """A token for a scheduler lasts twice as long."""
 
@@ -140,12 +150,14 @@ class Asker:
         """
         if work.problem:
             return work.problem
+        if _is_too_large(work):
+            return f"its pods have more than {_MOST_BYTES >> 20} MiB together, node by node"
         question = FitQuestion(
             pod_sets=work.pods, gang=work.gang, hold=Hold(name=work.hold, seconds=work.seconds)
         )
         try:
             answer = await self._ask(question)
-        except BadRequest as error:
+        except (BadRequest, RequestTooLarge) as error:
             return str(error)
         if answer.fits >= answer.wanted:
             return ""
@@ -171,7 +183,7 @@ class Asker:
         leader = await self._the_leader()
         try:
             return decode(Fit, await leader.send("POST", PATH, encode(question)), "Fit")
-        except BadRequest:
+        except (BadRequest, RequestTooLarge):
             raise
         except NumakubeError:
             await self.aclose()
@@ -198,6 +210,19 @@ class Asker:
             raise ConfigError(troubles[0] if troubles else "no scheduler of numakube leads")
         self._leader, self._known_since = leaders[0], now
         return leaders[0]
+
+
+def _is_too_large(work: Work) -> bool:
+    """Tell whether a scheduler would not read a question about *work*.
+
+    A workload of a megabyte has as many copies of its pod as it was given domains.
+    """
+    left = _MOST_BYTES
+    for pods in work.pods:
+        left -= len(encode(pods.pod))
+        if left < 0:
+            return True
+    return False
 
 
 def _short_domains(work: Work, answer: Fit) -> str:
