@@ -11,6 +11,7 @@ import pytest
 from numakube.api.pod import Pod
 from numakube.api.scheduler_config import PluginRef, Plugins, PluginSet
 from numakube.insight.how_many_fit import EngineBooks
+from numakube.scheduling.assembly import Engine
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.plugins import Confirm
@@ -174,6 +175,31 @@ def test_room_that_would_be_made_in_vain_is_not_kept(before: str | None) -> None
         nominations.nominate(PodInfo(urgent[0]), before)
     assert planning.plan(*urgent).fitting < 3
     assert {uid: nominations.node_of(uid) for uid in "abc"} == {"a": before, "b": None, "c": None}
+
+
+class ForgetfulBooks(EngineBooks):
+    """Refuses a third and a fourth place, whatever was allowed before."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._asked = 0
+
+    def reserve(self, pod: PodInfo, chosen: Chosen) -> Status:
+        """Reserve all others."""
+        self._asked += 1
+        return unschedulable("busy") if self._asked in {3, 4} else super().reserve(pod, chosen)
+
+
+def test_a_plan_that_cannot_be_repeated_leaves_nothing_behind() -> None:
+    """One place is free and one takes an eviction, until the plan that was weighed is taken."""
+    cluster = world("r1", "r1")
+    cluster.run(full("on-n1")[0], "n1")
+    planning = Planning(cluster, ForgetfulBooks)
+
+    plan = planning.plan(*full("a", "b", "c", priority=10), needed=2)
+
+    assert plan.fitting < 2
+    assert planning.counted == {"on-n1": "n1"}
 
 
 def test_each_member_has_room_made_for_it_on_a_node_of_its_own() -> None:

@@ -269,7 +269,11 @@ class GangPlanner:
             if weighed:
                 _, placement = min(weighed, key=lambda one: one[0])
                 plan = self._try_orders(needed, _GangTrial(placement, evicting=True))
-                return self._with_the_rest(plan, search)
+                if plan.fitting >= needed:
+                    return self._with_the_rest(plan, search)
+                # What takes time, or asks others, may refuse what it has just allowed.
+                best = plan
+                break
             evictable = (isinstance(one, Refused) and one.nomination for _, one in best.refused)
             if best.is_costly or not any(evictable):
                 break
