@@ -87,6 +87,12 @@ def test_a_shape_parts_devices_into_islands() -> None:
     assert "islands 2 npu" in to_shape(machine)
 
 
+def test_there_are_no_more_islands_than_devices() -> None:
+    """However many a shape asks for."""
+    text = f"1 socket, 4 cores, 16Gi, npu 4, 2 switches, islands {10**18 - 1} npu"
+    assert from_shape(text).tree.links == {}
+
+
 @pytest.mark.parametrize(
     ("free", "wanted", "chance"), [((6, 2), 8, 0.0), ((8, 0), 8, 1.0), ((2, 2), 2, 2 / 6)]
 )

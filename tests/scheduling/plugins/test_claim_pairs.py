@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -204,3 +205,33 @@ def test_a_pod_that_needs_linked_devices_waits_for_them() -> None:
     assert world.scheduler().reasons(asked) == {"no devices of claims that are linked are left"}
     preferred = claiming("p", "gpu", annotations={"numakube.dev/linked": "Preferred"})
     assert names(decide(world, preferred)) == ["g1", "g3"]
+
+
+class Counted(dict[str, str]):
+    """Annotations that count how often a long one is read."""
+
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Count, and return the value."""
+        self.reads += key == "numakube.dev/zone-spread"
+        return super().get(key, default)
+
+
+def test_annotations_about_links_are_read_once_for_all_nodes() -> None:
+    """They may be long, and nodes many."""
+    world = pairs_of_links("g0", "g2")
+    asked = claiming("p", "gpu", annotations={"numakube.dev/linked": "Required"})
+    counted = Counted({"numakube.dev/linked": "Required", "numakube.dev/zone-spread": "app=a"})
+    metadata = msgspec.structs.replace(asked.metadata, annotations=counted)
+    one = msgspec.structs.replace(asked, metadata=metadata)
+    told = world.objects.resource_slices["gpu.example"]
+    machine = from_shape("1 socket, 4 cores, 16Gi, gpu 4, 2 switches, islands 2 gpu")
+    for number in range(4):
+        name = f"m{number}"
+        world.add_node(name, machine=machine, settings=KubeletSettings())
+        pool = msgspec.structs.replace(told.spec.pool, name=name)
+        spec = msgspec.structs.replace(told.spec, node_name=name, pool=pool)
+        world.objects.resource_slices[name] = msgspec.structs.replace(told, spec=spec)
+    world.scheduler().reasons(one)
+    assert counted.reads <= 2

@@ -208,10 +208,12 @@ def _bonds(pod: PodInfo, neighbours: Sequence[PodInfo]) -> Iterator[_Bond]:
 
 def _bonds_of_others(pod: PodInfo, there: Mapping[str, PodInfo]) -> Iterator[_Bond]:
     for other in there.values():
+        wish = wish_of(other)
+        if not wish.is_required:  # nearly all: every binding goes through the pods of its node
+            continue
         if other.namespace != pod.namespace or other.uid == pod.uid or other.has_ended:
             continue
-        wish = wish_of(other)
-        relation = wish.relation(ANTI_AFFINITY) if wish.is_required else None
+        relation = wish.relation(ANTI_AFFINITY)
         if relation is not None and relation.selector.matches(pod.labels):
             yield _Bond(relation, wish.level, (other,), is_required=True, owner=other.key)
 
@@ -327,9 +329,11 @@ def coming_before(pod: PodInfo, node: NodeInfo) -> tuple[str, ...]:
     or started by its status. That matters if either insists on its relations.
     """
     required = {one.uid for one in (*node.pods.values(), pod) if wish_of(one).is_required}
-    if not required or node.numa is None:
+    if not required:
         return ()
     coming = getattr(node.numa, "foreseen", {})
+    if not coming:
+        return ()
     zones = _zones_on(node)
     return tuple(
         node.pods[uid].key

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Mapping,
     )
 
+    from numakube.api.pod import Pod
     from numakube.api.resource_claims import AllocationResult
     from numakube.dra.allocator import Accepts, Allocator, Within
     from numakube.dra.pools import CandidateDevice
@@ -312,6 +313,10 @@ PREFERRED: Final = "Preferred"
 DECLINED: Final = "None"
 
 
+def _links_asked(pod: Pod) -> Insistence | None:
+    return zone_wish_of(pod.metadata.annotations).linked
+
+
 class ClaimAlignment:
     """Finds devices for the claims of one pod on one node."""
 
@@ -389,7 +394,7 @@ class ClaimAlignment:
         self, found: NodeAllocation, pairs: ClaimPairs, near: Near
     ) -> tuple[NodeAllocation, Status]:
         """Return devices that are linked, if the pod asks for that and there are some."""
-        asked = zone_wish_of(self._pod.pod.metadata.annotations).linked
+        asked = self._pod.memo("linked", _links_asked)
         if asked is None or pairs.are_linked(devices_of(found.allocations)):
             return found, SUCCESS
         better = self._devices.allocate(found, near, pairs.linked(), frozenset())

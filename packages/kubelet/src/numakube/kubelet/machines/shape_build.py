@@ -120,7 +120,7 @@ def _parted(devices: Sequence[Device], islands: int) -> Iterator[Sequence[Device
     linked = [device for device in devices if device.pci]
     size, larger = divmod(len(linked), max(islands, 1))
     at = 0
-    for number in range(islands):
+    for number in range(min(islands, len(linked))):
         end = at + size + (number < larger)
         yield linked[at:end]
         at = end
