@@ -62,6 +62,7 @@ def test_what_is_foreseen_for_certain_is_what_the_kubelet_gives(policy: str) -> 
             assert isinstance(outcome, Admitted)
             foreseen = ZoneMap(kubelet, level).foreseen(demand, outcome)
             held = ZoneMap(copy, level).held(one.metadata.uid)
+            assert held is not None
             assert foreseen.certain <= held <= foreseen.possible
         kubelet.admit(demand)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -16,6 +17,7 @@ from numakube.insight.explain.pod_explanation import explain
 from numakube.insight.how_many_fit import EngineBooks
 from numakube.insight.observations import observed, observer
 from numakube.kubelet.held_zones import ForeseenZones
+from numakube.kubelet.machines.shape_text import from_shape
 from numakube.scheduling.cycle import Chosen
 from numakube.scheduling.framework.cycle_state import CycleState
 from numakube.scheduling.framework.registry import Handle, Services
@@ -194,6 +196,20 @@ def test_nothing_is_promised_of_roots_if_the_kubelet_takes_any_device_of_a_numa_
     world.run(gpu_pod("worker", "worker"), "n")
     assert world.scheduler().reasons(gpu_pod("a", "server", wish)) == {
         f"zone-anti-affinity app=worker: {LUCK}"
+    }
+
+
+def test_nothing_is_promised_of_roots_beside_a_pod_whose_devices_are_somewhere() -> None:
+    """The worker has a device of which nobody knows the root."""
+    npu = "vendor.example/npu"
+    machine = from_shape(f"{TWO_ROOTS}, npu 2")
+    hidden = tuple(replace(device, pci="") for device in machine.devices[npu])
+    world = World()
+    world.add_node("n", machine=replace(machine, devices={**machine.devices, npu: hidden}))
+    world.run(pod("worker", labels={"app": "worker"}, also={npu: "1"}), "n")
+    server = gpu_pod("server", "server", {**AWAY, LEVEL: "pci-root"})
+    assert world.scheduler().reasons(server) == {
+        "zone-anti-affinity app=worker: where default/worker is, is not known"
     }
 
 

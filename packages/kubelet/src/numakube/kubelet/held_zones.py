@@ -49,8 +49,11 @@ class ZoneMap:
         self._level = level
         self._told = told
 
-    def held(self, uid: str) -> frozenset[str]:
-        """Return where an admitted pod has something."""
+    def held(self, uid: str) -> frozenset[str] | None:
+        """Return where an admitted pod has something; ``None`` if that is not known.
+
+        It is not where the pod has devices of which none has a known PCI root.
+        """
         model = self._model
         cpus, blocks = 0, list["MemoryBlock"]()
         if model.cpus is not None:
@@ -60,12 +63,14 @@ class ZoneMap:
         if model.memory is not None:
             blocks += model.memory.bubbles.get(uid) or ()
             blocks += chain.from_iterable(model.memory.assignments.get(uid, {}).values())
-        devices = (
+        devices = [
             self._zones_of(resource, id_)
             for held in model.devices.assignments.get(uid, {}).values()
             for resource, ids in held.items()
             for id_ in ids
-        )
+        ]
+        if self._level is ZoneLevel.PCI_ROOT and devices and not any(devices):
+            return None
         return frozenset(chain(self._of_cpus(cpus), self._of_memory(blocks), *devices))
 
     def foreseen(self, demand: PodDemand, admitted: Admitted) -> ForeseenZones:
