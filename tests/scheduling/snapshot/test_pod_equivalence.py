@@ -121,3 +121,40 @@ def test_a_pod_depends_on_others_if_it_asks_to_be_near_or_far_from_them(
 ) -> None:
     tree = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}], **spec}}
     assert depends_on_pods(PodInfo(convert(Pod, tree))) is depends
+
+
+def with_volume(name: str, volume: dict[str, Any]) -> PodInfo:
+    """Return a pod with one volume, as an API server sends it."""
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": name},
+        "spec": {"containers": [{"name": "app"}], "volumes": [volume]},
+    }
+    return PodInfo(convert(Pod, document))
+
+
+@pytest.mark.parametrize(
+    ("source", "same"),
+    [
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}, True),
+        ({"downwardAPI": {}}, True),
+        ({"configMap": {"name": "settings"}}, True),
+        ({"secret": {"secretName": "key"}}, True),
+        ({"emptyDir": {}}, True),
+        ({"nfs": {"server": "files.example", "path": "/"}}, True),
+        ({"persistentVolumeClaim": {"claimName": "disk"}}, False),
+        ({"ephemeral": {}}, False),
+        ({"hostPath": {"path": "/data"}}, False),
+        ({"csi": {"driver": "disks.example.com"}}, False),
+        ({"gcePersistentDisk": {"pdName": "disk"}}, False),
+        ({"awsElasticBlockStore": {"volumeID": "disk"}}, False),
+        ({"iscsi": {"targetPortal": "10.0.0.1", "iqn": "disk", "lun": 0}}, False),
+        ({"rbd": {"monitors": ["10.0.0.1"], "image": "disk"}}, False),
+    ],
+)
+def test_names_of_volumes_tell_pods_apart_where_volumes_matter(
+    source: dict[str, Any], same: bool
+) -> None:
+    """Most pods have a token in a volume with a name of its own, and are alike all the same."""
+    pods = [with_volume(one, {"name": f"volume-{one}", **source}) for one in ("a", "b")]
+    assert (len(set(map(scheduling_key, pods))) == 1) is same
+    assert (len(set(map(replica_key, pods))) == 1) is same

@@ -19,7 +19,7 @@ from numakube.topology.nrt_names import FORESEEN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numakube.api.pod import Container, Pod
+    from numakube.api.pod import Container, Pod, Volume
     from numakube.kubelet.kubelet_model import KubeletNode
     from numakube.kubelet.pod_demand import PodDemand
 
@@ -181,10 +181,18 @@ def _container(container: Container) -> tuple[object, ...]:
     )
 
 
-def is_local_to_pod(volume: object) -> bool:
-    """Tell whether *volume* is made for the pod alone, wherever it runs."""
-    kinds = ("projected", "config_map", "secret", "downward_api", "empty_dir")
-    return any(getattr(volume, kind, None) is not None for kind in kinds)
+def is_local_to_pod(volume: Volume) -> bool:
+    """Tell whether *volume* is made for the pod alone, wherever it runs.
+
+    So are sources that numakube does not know, which leave all fields of a volume empty. The token
+    of a service account is one (``projected``): an API server adds it to nearly every pod, under a
+    name of its own each time.
+    """
+    sources = (
+        *(volume.persistent_volume_claim, volume.ephemeral, volume.host_path, volume.csi),
+        *(volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd),
+    )
+    return all(source is None for source in sources)
 
 
 def _kubelet_key(pod: Pod) -> PodKey:
