@@ -77,6 +77,7 @@ class ExplainedWorkload:
         planned: whether the workload itself does not exist yet.
         gang: what they need to run together, if they are a gang.
         running_on: the nodes of those that have one, if they are a gang.
+        apart: whether enough pods have places one by one, and the gang as a whole has none.
         short: what the gang lacks, if the scheduler's plan has words for it.
         rooms: the domains from which it chooses.
     """
@@ -91,6 +92,7 @@ class ExplainedWorkload:
     planned: bool = False
     gang: Gang | None = None
     running_on: tuple[str, ...] = ()
+    apart: bool = False
     short: str = ""
     rooms: tuple[DomainRoom, ...] = ()
 
@@ -137,10 +139,10 @@ def explain_workload(
             placed=workload.placed,
             planned=workload.planned,
         ),
-        verdict=_verdict(first, unknown),
+        verdict="refused" if workload.apart else _verdict(first, unknown),
         summary=_summary(facts, workload, placed, unknown),
-        fit=len(placed.nodes),
-        nodes=dict(Counter(placed.nodes).most_common()),
+        fit=0 if workload.apart else len(placed.nodes),
+        nodes={} if workload.apart else dict(Counter(placed.nodes).most_common()),
         domains=tuple(map(_domain, workload.rooms)),
         changes=changes,
         first_refused=first,
@@ -183,7 +185,8 @@ def _placed(engine: Engine, workload: ExplainedWorkload) -> tuple[Placed, Explai
         workload = _selecting_all(workload, inside)
     workload = replace(workload, short="" if fits else plan.short, rooms=tuple(plan.rooms))
     if not fits:
-        return place(engine, islice(workload.pods(), MOST)), workload
+        placed = place(engine, islice(workload.pods(), MOST))
+        return placed, replace(workload, apart=len(placed.nodes) >= needed)
     nodes = tuple(chosen.node for _, chosen in plan.placements)
     refused, why = plan.refused[0] if plan.refused else (None, None)
     return Placed(nodes, refused, why), workload
@@ -216,13 +219,16 @@ def _summary(facts: ClusterFacts, workload: ExplainedWorkload, placed: Placed, u
         return f"Whether they fit is not known: {unknown}. By amounts of whole nodes alone, {alone}"
     if gang is None or not needed:
         return text
+    short = f": {workload.short}" if workload.short else ""
+    if workload.apart:
+        alone = f"{len(placed.nodes)} of {needed} would have a place: {_where(placed.nodes)}"
+        return f"One by one {alone}. As a gang they do not fit, so none is bound{short}."
     fitting = workload.placed + len(placed.nodes)
     untried = untried_gang_of(facts, PodInfo(workload.sample))
     if fitting >= gang.min_count and untried is not None:
         return f"{text} But {untried.words} (kubectl numa doctor)."
     if fitting >= gang.min_count:
         return f"{text} The gang needs {gang.min_count}, so those that fit are bound."
-    short = f": {workload.short}" if workload.short else ""
     return f"{text} The gang needs {gang.min_count} at a time, so none is bound{short}."
 
 
