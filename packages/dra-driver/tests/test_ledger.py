@@ -8,9 +8,11 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from numakube.errors import ConfigError
 from numakube.kube.clock import JumpingClock, ManualClock
+from numakube.node.bounded_files import MOST_BYTES
 from numakube.values.cpuset import CpuSet
 from numakube_dra_driver.devices import DRIVER
 from numakube_dra_driver.ledger import (
@@ -53,6 +55,27 @@ async def test_a_process_reads_what_another_has_written_meanwhile(tmp_path: Path
         one.put(entry())
     async with other.locked():
         assert list(other.claims) == [(DRIVER, "u1")]
+
+
+def test_a_file_that_was_replaced_is_read_whatever_its_inode_and_time(tmp_path: Path) -> None:
+    """File systems give inodes out again, and several writes have the same time."""
+    one = loaded(tmp_path)
+    one.put(entry())
+    path = tmp_path / FILE
+    before = path.stat()
+    path.write_bytes(path.read_bytes().replace(b'"u1"', b'"u2"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    one.load()
+    assert list(one.claims) == [(DRIVER, "u2")]
+
+
+def test_nothing_is_kept_that_could_not_be_read_again(tmp_path: Path) -> None:
+    """The claim that is too much is refused, and all others keep what they have."""
+    ledger = loaded(tmp_path)
+    ledger.put(entry())
+    with pytest.raises(StateError, match=f"would have more than {MOST_BYTES} bytes"):
+        ledger.put(replace(entry("u2", "4"), consumers=("x" * MOST_BYTES,)))
+    assert list(ledger.claims) == list(loaded(tmp_path).claims) == [(DRIVER, "u1")]
 
 
 async def test_only_one_process_has_the_lock(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ import msgspec
 from numakube.api.codec import BROKEN_JSON, Wire
 from numakube.errors import ConfigError, InvalidValue, NumakubeError
 from numakube.node import read_regular_file
+from numakube.node.bounded_files import MOST_BYTES
 from numakube.node.host_files import DeviceFile, HostMount  # noqa: TC001 - msgspec reads them
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 
@@ -262,7 +263,7 @@ class Ledger:
         self._disk = disk or Disk()
         self._claims: dict[ClaimKey, PreparedClaim] = {}
         self._held: tuple[Mapping[ClaimKey, PreparedClaim], Held] | None = None
-        self._seen: tuple[int, int] | None = None
+        self._text: bytes | None = None
         self._turns = asyncio.Lock()
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -313,22 +314,23 @@ class Ledger:
         return Held(cpus=cpus, amounts=amounts, functions=functions)
 
     def load(self) -> None:
-        """Read the file if another process has written it.
+        """Take what the file says, if another process has written it.
 
         Raises:
             StateError: it cannot be read, or makes no sense.
         """
         try:
-            found = self._path.stat()
+            text = read_regular_file(self._path)
         except FileNotFoundError:
-            self._claims, self._seen = {}, None
+            self._claims, self._text = {}, None
             return
         except OSError as error:
             raise StateError(f"cannot read {self._path}: {error.strerror}") from None
-        identity = found.st_ino, found.st_mtime_ns
-        if identity != self._seen:
-            self._claims = self._read()
-            self._seen = identity
+        # Neither its inode nor its time tells that it is another: file systems give the inode of a
+        # replaced file out again, and clocks of files stand still for milliseconds.
+        if text != self._text:
+            self._claims = self._read(text)
+            self._text = text
 
     def put(self, entry: PreparedClaim) -> None:
         """Keep a claim.
@@ -351,25 +353,25 @@ class Ledger:
         """Put a file aside that makes no sense, and begin without claims."""
         if self._path.exists():
             self._path.replace(self._path.with_suffix(".forgotten"))
-        self._claims, self._seen = {}, None
+        self._claims, self._text = {}, None
 
     def _save(self, claims: dict[ClaimKey, PreparedClaim]) -> None:
-        text = msgspec.json.encode(_LedgerFile(claims=tuple(claims.values()))).decode()
+        text = msgspec.json.encode(_LedgerFile(claims=tuple(claims.values())))
+        if len(text) > MOST_BYTES:
+            # It could not be read again: no claim would get or give back anything any more.
+            raise StateError(f"{self._path} would have more than {MOST_BYTES} bytes")
         try:
-            self._disk.write(self._path, text)
-            found = self._path.stat()
+            self._disk.write(self._path, text.decode())
         except OSError as error:
             # What is on the disk now is not known: the next call reads it.
-            self._seen = None
+            self._text = None
             raise StateError(f"cannot write {self._path}: {error.strerror}") from None
-        self._claims, self._seen = claims, (found.st_ino, found.st_mtime_ns)
+        self._claims, self._text = claims, text
 
-    def _read(self) -> dict[ClaimKey, PreparedClaim]:
+    def _read(self, text: bytes) -> dict[ClaimKey, PreparedClaim]:
         try:
-            file = msgspec.json.decode(read_regular_file(self._path), type=_LedgerFile)
+            file = msgspec.json.decode(text, type=_LedgerFile)
             _check(file)
-        except OSError as error:
-            raise StateError(f"cannot read {self._path}: {error.strerror}") from None
         except (*BROKEN_JSON, InvalidValue) as error:
             raise StateError(
                 f"{self._path} makes no sense ({error}); nothing is prepared with it. Drain the "
