@@ -157,7 +157,8 @@ def cluster_rules() -> list[dict[str, Any]]:
         *scheduler.cluster_rules(),
         *extender.cluster_rules(),
         *debug_access.debugging_rules(),
-        *_made("resource.k8s.io", ["deviceclasses"], "DeviceClass"),
+        # A class for each pool of PCI functions, which groups name as they like.
+        rule("resource.k8s.io", ["deviceclasses"], _WRITE),
     ]
     more = [
         *(one for each in _controllers() for one in each.cluster_rules()),

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from numakube.errors import ConfigError
 from numakube_dra_driver.devices import CPU_CAPACITY, DRA_CPU, DRIVER
 from numakube_dra_driver.memory_pools import HUGEPAGES_CAPACITY, MEMORY_CAPACITY
 
@@ -66,12 +67,22 @@ def class_documents() -> list[dict[str, Any]]:
 
 
 def pool_classes(pools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the classes for pools, as a ``resourceList`` has them."""
+    """Return the classes for pools, as a ``resourceList`` has them.
+
+    Raises:
+        ConfigError: they make no sense, or two pools would have the same class.
+    """
     from numakube.node.pci.device_pools import DeviceType  # most drivers do without
     from numakube.node.pci.pool_config import DEFAULT_PREFIX, read_config
 
     text = json.dumps({"resourceList": list(pools)})
     config = read_config(text, "pools", prefix=DEFAULT_PREFIX)
+    owners: dict[str, str] = {}
+    for pool in config.pools:
+        name = class_name(pool.resource)
+        if name in owners:
+            raise ConfigError(f"pools {owners[name]} and {pool.resource}: one class {name} for two")
+        owners[name] = pool.resource
     return [
         pool_class(pool.resource, is_static=pool.type is DeviceType.STATIC) for pool in config.pools
     ]

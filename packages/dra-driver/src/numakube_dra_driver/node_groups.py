@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from numakube.apps.operator import GroupAddition, where_of
-from numakube.errors import InvalidValue
+from numakube.errors import ConfigError, InvalidValue
 from numakube.manifests import security_constraints
 from numakube.node.pci.pool_config import DEFAULT_PREFIX, config_mistakes
 from numakube.values.cpuset import CpuSet
@@ -48,11 +48,19 @@ def _mistakes(dra: DraGroup) -> Iterator[str]:
         if said and said not in known:
             yield f"{field}: {quoted(said)} is none of {', '.join(known)}"
     if dra.resources:
-        yield from config_mistakes(dra.resources, prefix=DEFAULT_PREFIX)
+        yield from config_mistakes(dra.resources, prefix=DEFAULT_PREFIX) or _class_mistakes(dra)
     try:
         CpuSet.parse(dra.reserved_cpus)
     except InvalidValue as error:
         yield f"reservedCPUs: {error}"
+
+
+def _class_mistakes(dra: DraGroup) -> list[str]:
+    try:
+        pool_classes(dra.resources)
+    except ConfigError as error:
+        return [str(error)]
+    return []
 
 
 def _name(pool: OperatorPool) -> str:
