@@ -319,6 +319,7 @@ class Choosy(Confirm):
 
     def __init__(self, detail: object = None) -> None:
         self.asked = 0
+        self.asked_for_order = 0
         self._detail = detail
 
     def make(self, args: Mapping[str, object], handle: Handle) -> Confirm:
@@ -328,6 +329,7 @@ class Choosy(Confirm):
 
     def depends_on_order(self, pod: PodInfo) -> bool:
         """Tell that others may change the answer."""
+        self.asked_for_order += 1
         return pod.name.startswith("d")
 
     def confirm(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status:
@@ -365,3 +367,16 @@ def test_some_kinds_of_members_alone_are_tried_again_after_each_other() -> None:
     assert (plan.fitting, len(plan.refused)) == (14, 30)
     first_and_last, beyond_the_minimum, after_each_other = 30 + 30, 30 + 30, 8 * 14
     assert choosy.asked <= first_and_last + beyond_the_minimum + after_each_other
+
+
+def test_members_that_depend_on_others_are_looked_for_once_for_all_domains() -> None:
+    """A thousand members may not fit into hundreds of domains."""
+    choosy = Choosy()
+    engine = Scheduler.of(
+        world("r1", "r2", "r3", "r4").facts(), plugins={choosy.name: choosy.make}
+    ).engine
+    gang = Gang(name="default/g", min_count=2, required_topology=RACK)
+    request = GangRequest(gang, [PodInfo(one) for one in full("a", "b")], 2)
+    plan = GangPlanner(engine, EngineBooks(engine)).plan(request)
+    assert plan.fitting == 1
+    assert choosy.asked_for_order == 2

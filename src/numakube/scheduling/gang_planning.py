@@ -239,6 +239,8 @@ class GangPlanner:
         self._engine = engine
         self._cycle = Cycle(engine.cluster, engine.nominations, FirstOfEquals())
         self._books = books
+        self._first: frozenset[str] = frozenset()
+        """Members that depend on the order; looked for once, since there may be many domains."""
 
     def plan(self, request: GangRequest, *, may_evict: bool = True) -> GangPlan:
         """Return the first plan that places as many as needed, or else what came closest to it.
@@ -250,6 +252,7 @@ class GangPlanner:
         best = GangPlan()
         if request.problem:
             return best
+        self._first = frozenset(pod.uid for pod in request.pods if self._depends_on_order(pod))
         refused_by: set[str] = set()
         needed, search = request.needed, search_for(request, self._engine)
         for evicting in (False, True) if may_evict and request.may_evict else (False,):
@@ -362,7 +365,7 @@ class GangPlanner:
         not, the others are not tried.
         """
         enough = plan.fitting + part.least
-        first = {pod.uid for pod in pods if self._depends_on_order(pod)}
+        first = self._first
         pods = sorted(pods, key=lambda pod: pod.uid not in first)
         put_off = _PutOff()
         for left, pod in zip(range(len(pods) - 1, -1, -1), pods, strict=True):
