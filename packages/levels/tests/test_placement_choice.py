@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import time
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -187,3 +189,39 @@ def test_levels_are_as_even_as_sizes_allow(seed: int) -> None:
     assert all(share <= size for share, size in zip(shares, sizes, strict=True))
     open_ = [share for share, size in zip(shares, sizes, strict=True) if share < size]
     assert not open_ or max(shares) - min(open_) <= 1
+
+
+def test_many_domains_that_may_be_required_hold_up_nobody() -> None:
+    """A hundred uneven zones of fifty uneven racks: the fewest racks are found within seconds."""
+    rng = random.Random(1)
+    zones = []
+    for zone in range(100):
+        racks = tuple(Area(1, f"z{zone}/r{n}", rng.randint(1, 9)) for n in range(50))
+        zones.append(Area(0, f"z{zone}", sum(one.takes for one in racks), racks))
+    whole = Area(-1, "", sum(one.takes for one in zones), tuple(zones))
+    wish = Wish(needed=200, wanted=200, required=0, preferred=frozenset({1}))
+    began = time.process_time()
+
+    found = choices(whole, wish)
+
+    assert time.process_time() - began < 6
+    assert len(found) == sum(one.takes >= 200 for one in zones)
+    assert len(found[0].shares) == min(
+        sum(total < 200 for total in accumulate(sizes, initial=0))
+        for one in zones
+        for sizes in [sorted((rack.takes for rack in one.parts), reverse=True)]
+        if sum(sizes) >= 200
+    )
+
+
+def test_a_smaller_slice_has_its_place_among_many_racks_soon() -> None:
+    """Racks of two hundred sizes: any may be the one where the last slice is smaller."""
+    rng = random.Random(2)
+    sizes = [rng.randint(2, 400) for _ in range(250)]
+    wish = Wish(needed=301, wanted=301, slices=(Slices(0, 2),), allows_rest=True)
+    began = time.process_time()
+
+    found = choices(racks(*sizes), wish)
+
+    assert time.process_time() - began < 6
+    assert [one.count for one in found] == [301]

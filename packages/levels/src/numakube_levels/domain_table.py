@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from numakube_levels.placement_wish import Area, Counts
 
 MOST_WORK: Final = 4_000_000
-"""Domains by counts by pods that are looked at for one answer; some tens of milliseconds."""
+"""Domains by counts by pods that are looked at for one answer; less than a second."""
+_STEP: Final = 500
+"""Pods that take as long as it takes to look at a domain and a count at all."""
 _NEVER: Final = np.int64(1) << 40
 """More places than there are: what cannot be reached."""
 _Least: TypeAlias = "npt.NDArray[np.int64]"
@@ -54,9 +56,11 @@ class Chosen:
     counts: Counts
 
 
-def tightest(units: Sequence[Unit], depth: int, needed: int, wanted: int) -> Chosen:
+def tightest(
+    units: Sequence[Unit], depth: int, needed: int, wanted: int, *, is_exact: bool = True
+) -> Chosen:
     """Return the fewest domains, coarse before fine, and of those the ones with least room left."""
-    if _work(units, depth, wanted) > MOST_WORK:
+    if not is_exact or _work(units, depth, wanted) > MOST_WORK:
         return _largest_first(units, depth, needed, wanted)
     bounds: tuple[int, ...] = ()
     for levels in range(1, depth + 1):
@@ -75,7 +79,7 @@ def _work(units: Sequence[Unit], depth: int, wanted: int) -> int:
             break
         count, left = count + 1, left - slices
     numbers: int = (count + 1) ** depth
-    return len(units) * numbers * (wanted + 1)
+    return len(units) * numbers * (wanted + _STEP)
 
 
 def _merged(units: Sequence[Unit], levels: int) -> list[Unit]:

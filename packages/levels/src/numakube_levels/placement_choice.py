@@ -13,12 +13,14 @@ compared from left to right:
 
 For equal pods of which nodes take known numbers this is exact: what is refused here fits nowhere,
 and nothing costs less than what is chosen. Where there are so many domains that trying all of them
-would take too long, the largest are taken first, which is exact for their number.
+would take too long, the largest are taken first, which is exact for their number. So it is at
+first sight where many domains may be the one that is required.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from numakube_levels.balanced_domains import balanced_choice, spread_cost
 from numakube_levels.domain_table import Chosen, Unit, tightest
@@ -29,12 +31,27 @@ if TYPE_CHECKING:
 
     from numakube_levels.placement_wish import Cost, Share
 
+_MOST_EXACT: Final = 8
+"""Domains inside which all sets of domains are compared, for some tenths of a second each."""
+_MOST_RESTS: Final = 32
+"""Domains that are looked at for the smaller slice: those that lose the fewest others, if any."""
+
 
 def choices(whole: Area, wish: Wish) -> list[Choice]:
-    """Return the best choice of each domain that may be the gang's, the cheapest first."""
+    """Return the best choice of each domain that may be the gang's, the cheapest first.
+
+    Of many, only those are looked at closely that are the cheapest at first sight.
+    """
     areas = [whole] if wish.required is None else list(whole.at(wish.required))
-    own = [area for area in areas if area.is_own]
-    found = (_best_in(area, wish) for area in own or areas)
+    areas = [area for area in areas if area.is_own] or areas
+    if len(areas) <= _MOST_EXACT:
+        return _sorted(_best_in(area, wish) for area in areas)
+    quick = _sorted(_best_in(area, replace(wish, is_exact=False)) for area in areas)
+    close = [_best_in(one.area, wish) or one for one in quick[:_MOST_EXACT]]
+    return _sorted([*close, *quick[_MOST_EXACT:]])
+
+
+def _sorted(found: Iterable[Choice | None]) -> list[Choice]:
     return sorted((one for one in found if one is not None), key=lambda one: one.cost)
 
 
@@ -94,7 +111,7 @@ def _chosen_units(area: Area, wish: Wish, finest: int, size: int) -> Chosen:
     units = _units(area, counting, wish, size)
     needed, wanted = -(-wish.needed // size), max(wish.wanted // size, -(-wish.needed // size))
     if wish.balance is Balance.NONE:
-        return tightest(units, len(counting), needed, wanted)
+        return tightest(units, len(counting), needed, wanted, is_exact=wish.is_exact)
     return balanced_choice(units, len(counting), (needed, wanted), wish.balance)
 
 
@@ -113,6 +130,7 @@ def _with_finer_levels(area: Area, wish: Wish, chosen: Chosen, finest: int) -> C
             preferred=frozenset(level for level in wish.preferred if level > finest),
             slices=wish.slices[1:],
             balance=wish.balance,
+            is_exact=wish.is_exact,
         )
         found = _best_in(unit.area, inside)
         if found is None:
@@ -136,30 +154,38 @@ def _summed(rows: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _with_rest(area: Area, wish: Wish, rest: int) -> Choice | None:
     """Return the best choice where the last slice, of *rest* pods, is smaller than the others."""
-    first, found = wish.slices[0], list[Choice]()
-    seen: set[tuple[int, int]] = set()
-    inner = Wish(needed=rest, wanted=rest, slices=(), preferred=frozenset())
+    kinds: dict[tuple[int, int], Area] = {}
+    for one in area.at(wish.slices[0].level):
+        if one.takes >= rest:
+            kinds.setdefault((one.takes, takes(one, wish.slices)), one)
+    at_once = wish if len(kinds) <= _MOST_EXACT else replace(wish, is_exact=False)
+    few = sorted(kinds.values(), key=lambda one: (_lost(one, wish, rest), one.takes))[:_MOST_RESTS]
+    found = [(choice, one) for one in few if (choice := _rest_in(area, at_once, one))]
+    found.sort(key=lambda pair: pair[0].cost)
+    if at_once is not wish and wish.is_exact:
+        close = [(_rest_in(area, wish, one) or choice, one) for choice, one in found[:_MOST_EXACT]]
+        found = sorted(close, key=lambda pair: pair[0].cost)
+    return found[0][0] if found else None
+
+
+def _lost(area: Area, wish: Wish, rest: int) -> int:
+    """Return how many whole slices *area* takes fewer with *rest* pods more."""
+    size = wish.slices[0].size
+    return area.takes // size - (area.takes - rest) // size
+
+
+def _rest_in(area: Area, wish: Wish, one: Area) -> Choice | None:
+    """Return the best choice where the smaller slice is in the domain *one*."""
+    rest = wish.needed % wish.slices[0].size
     full = wish.needed - rest
-    for one in area.at(first.level):
-        if one.takes < rest or (key := (one.takes, takes(one, wish.slices))) in seen:
-            continue
-        seen.add(key)
-        if not full:
-            choice = _best_in(one, inner)
-        else:
-            smaller = without(area, one, rest)
-            others = Wish(
-                needed=full,
-                wanted=full,
-                preferred=wish.preferred,
-                slices=wish.slices,
-                balance=wish.balance,
-            )
-            choice = _best_in(smaller, others)
-        if choice is not None:
-            shares = _added(choice.shares if full else (), one, rest)
-            found.append(Choice(area, shares, choice.cost))
-    return min(found, key=lambda one: one.cost, default=None)
+    if not full:
+        choice = _best_in(one, Wish(needed=rest, wanted=rest))
+    else:
+        others = replace(wish, needed=full, wanted=full, required=None, allows_rest=False)
+        choice = _best_in(without(area, one, rest), others)
+    if choice is None:
+        return None
+    return Choice(area, _added(choice.shares if full else (), one, rest), choice.cost)
 
 
 def _added(shares: tuple[Share, ...], area: Area, count: int) -> tuple[Share, ...]:

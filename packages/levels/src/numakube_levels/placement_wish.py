@@ -67,6 +67,7 @@ class Wish:
         slices: coarse to fine.
         balance: whether domains get equal numbers.
         allows_rest: whether the last slice may be smaller than the others.
+        is_exact: whether all sets of domains are compared, where that does not take too long.
     """
 
     needed: int
@@ -76,6 +77,7 @@ class Wish:
     slices: tuple[Slices, ...] = ()
     balance: Balance = Balance.NONE
     allows_rest: bool = False
+    is_exact: bool = True
 
 
 Cost: TypeAlias = "tuple[Counts, tuple[int, int], Counts, int, int, int, tuple[str, ...]]"
