@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from numakube.api.pod import Pod
 from numakube.errors import (
@@ -16,9 +17,10 @@ from numakube.errors import (
 )
 from numakube.kube.client import Client
 from numakube.kube.clock import JumpingClock, RetryPolicy
+from numakube.kube.connect import connect
 from numakube.kube.connection.transport import Request, Response, Stream
 from numakube.kube.reflector import Reflector, ReflectorTiming, reflecting
-from numakube.kube.scripted_server import ScriptedServer, dropped
+from numakube.kube.scripted_server import ScriptedServer, dropped, status_document
 from numakube.kube.store import Change, Removed
 
 if TYPE_CHECKING:
@@ -461,3 +463,27 @@ async def test_a_question_for_the_latest_version_without_an_answer_ends_no_watch
         await equal(pods, reflector, mirror)
         assert len(pods.watches) == 1
         assert reflector.last_error is None
+
+
+async def test_that_objects_may_not_be_read_is_said_once() -> None:
+    """A program that can do without them goes on; somebody wonders what they do not change."""
+    refused = 0
+
+    async def refuse(_: web.Request) -> web.StreamResponse:
+        nonlocal refused
+        refused += 1
+        return web.json_response(status_document(403, "Forbidden"), status=403)
+
+    async with ScriptedServer(otherwise=refuse) as server, connect(server.config) as client:
+        timing = ReflectorTiming(backoff=0.001, longest_backoff=0.01, denial=0.02)
+        reflector = Reflector(client, PODS, optional=True, timing=timing)
+        with capture_logs() as logs:
+            task = asyncio.create_task(reflector.run())
+            await until(lambda: reflector.denied)
+            later = refused + 5
+            await until(lambda: refused > later)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    told = [one for one in logs if one["log_level"] == "warning"]
+    assert [one["event"] for one in told] == ["goes_on_without"]
+    assert "pods" in told[0]["resource"]

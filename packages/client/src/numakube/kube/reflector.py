@@ -382,7 +382,9 @@ class Reflector(Generic[T]):
         now = self._client.clock.monotonic()
         if self._denied_since is None:
             self._denied_since = now
-        self.denied = now - self._denied_since >= self._timing.denial
+        was_denied, self.denied = self.denied, now - self._denied_since >= self._timing.denial
+        if self.denied and not was_denied and self._optional and isinstance(failure, Forbidden):
+            _log.warning("goes_on_without", resource=str(self), error=str(failure))
         if self.denied and isinstance(failure, NotFound):
             self.store.replace(())
 
