@@ -10,11 +10,14 @@ import pytest
 from prometheus_client import generate_latest
 
 from numakube.annexes import feature_gates
+from numakube.apps.exporter.exporter_config_file import read_options
 from numakube.apps.host.process_life import Surroundings, new_registry
 from numakube.apps.host.program import load_program
 from numakube.apps.host.settings_sources import (
+    KEY,
     activate,
-    add_from_file,
+    add_of_files,
+    checked_gates,
     is_enabled,
     read_gates,
     require,
@@ -24,6 +27,7 @@ from numakube.programs import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 
 def enabled(
@@ -34,7 +38,7 @@ def enabled(
     def told() -> bool:
         activate(flag, env or {})
         if file is not None:
-            add_from_file(file, "file.yaml")
+            add_of_files(checked_gates(file, f"file.yaml: {KEY}"))
         return is_enabled(name)
 
     return contextvars.copy_context().run(told)
@@ -94,6 +98,24 @@ def test_gates_of_kubernetes_mean_nothing_here() -> None:
 def test_a_file_has_a_mapping(file: Any) -> None:
     with pytest.raises(ConfigError, match=r"file\.yaml: featureGates: must be a mapping"):
         enabled("SchedulerShards", file=file)
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_on"), [(("true", "false"), False), (("false", "true"), True)]
+)
+def test_the_last_of_several_files_wins_as_for_every_setting(
+    texts: tuple[str, str], is_on: bool, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{number}.yaml" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(f"featureGates: {{ReportUpdates: {text}}}")
+
+    def read() -> bool:
+        activate("", {})
+        read_options({}, env={}, files=files, host="n")
+        return is_enabled("ReportUpdates")
+
+    assert contextvars.copy_context().run(read) is is_on
 
 
 def test_what_is_asked_for_while_its_gate_is_off_is_refused_with_the_way_out() -> None:

@@ -23,7 +23,7 @@ from numakube.apps.exporter.report_options import (
 from numakube.apps.exporter.settings import SETTINGS
 from numakube.apps.host.common_settings import level_of_verbosity
 from numakube.apps.host.http_serving import Listen, TlsFiles
-from numakube.apps.host.settings_sources import KEY, add_from_file, checked_gates, require
+from numakube.apps.host.settings_sources import KEY, add_of_files, checked_gates, require
 from numakube.errors import ConfigError, InvalidValue
 from numakube.values.cpuset import CpuSet
 
@@ -153,12 +153,14 @@ def read_options(
     """
     read, excluded = [], Exclusions()
     notes: list[str] = []
+    gates: dict[str, bool] = {}
     for path in files:
         tree = _tree(path, notes)
         if isinstance(tree, dict) and KEY in tree:
-            add_from_file(tree[KEY], str(path))
+            gates |= checked_gates(tree[KEY], f"{path}: {KEY}")
         read.append(SETTINGS.from_tree(tree, str(path), beside=_BESIDE))
         excluded = _with_exclusions(excluded, tree, str(path))
+    add_of_files(gates)
     chosen = SETTINGS.resolve(files=read, env=env, flags=flags)
     if chosen.waking.period < 0:
         raise ConfigError(f"interval cannot be negative: {chosen.waking.period:g}s")

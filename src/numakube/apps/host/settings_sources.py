@@ -392,13 +392,9 @@ def activate(flag: str, env: Mapping[str, str]) -> None:
     _ACTIVE.set(read_gates(env.get(VARIABLE, ""), VARIABLE) | read_gates(flag, FLAG))
 
 
-def add_from_file(tree: object, where: str) -> None:
-    """Let a file decide about gates that flag and environment do not name.
-
-    Raises:
-        ConfigError: it names what there is not.
-    """
-    _ACTIVE.set({**checked_gates(tree, f"{where}: {KEY}"), **_ACTIVE.get()})
+def add_of_files(gates: Mapping[str, bool]) -> None:
+    """Let files of settings decide about *gates* that flag and environment do not name."""
+    _ACTIVE.set({**gates, **_ACTIVE.get()})
 
 
 def gates_and_whether_on() -> list[tuple[FeatureGate, bool]]:
