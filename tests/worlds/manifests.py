@@ -101,6 +101,9 @@ def _shared_claim(name: str, options: Mapping[str, str]) -> Objects:
     yield RESOURCE_CLAIMS.raw, {"metadata": {"name": name}, "spec": _claim(options)}
 
 
+_NAMESPACE: Final = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
+PROJECTED: Final = {"downwardAPI": {"items": [_NAMESPACE]}}
+"""What a volume with the token of a service account has beside the token."""
 WISHES: Final = {
     REQUIRED_TOPOLOGY: "required",
     PREFERRED_TOPOLOGY: "preferred",
@@ -192,6 +195,8 @@ def pod_document(
         "schedulerName": options.get("scheduler", SCHEDULER_NAME),
         "containers": list(_containers(options)),
         "terminationGracePeriodSeconds": int(options.get("grace", "5")),
+        # An API server adds the like to every pod, each time under another name.
+        "volumes": [{"name": f"kube-api-access-{name}", "projected": {"sources": [PROJECTED]}}],
     }
     if "init" in options:
         spec["initContainers"] = [
@@ -206,7 +211,7 @@ def pod_document(
         spec["resources"] = {"requests": wanted, "limits": wanted}
     if claimed := options.get("disk-of", name if "disk" in options and not of else ""):
         claim = {"claimName": claimed}
-        spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
+        spec["volumes"].append({"name": "data", "persistentVolumeClaim": claim})
     _add_claims(spec, options, of or name)
     _add_constraints(spec, options, told[APP])
     if "align" in options:
