@@ -230,17 +230,25 @@ def _check_memory(
     entries: Mapping[str, Mapping[str, tuple[MemoryBlock, ...]]],
     bubbles: Mapping[str, tuple[MemoryBlock, ...]],
 ) -> None:
-    """Refuse books that do not follow from the machine and the recorded blocks."""
+    """Refuse books that do not follow from the machine and the recorded blocks.
+
+    What is charged to a full node is lost, so sums depend on the order in which the kubelet looks
+    at the pods, which is random. Blocks of few nodes go first here: then nothing is lost that can
+    be charged to the other nodes of a group.
+    """
     expected = manager.books
     groups: dict[int, set[tuple[int, ...]]] = {number: set() for number in expected}
+    charged: list[MemoryBlock] = []
     for uid, containers in entries.items():
         held = {"": bubbles[uid]} if uid in bubbles else containers
         for name, blocks in held.items():
             for block in blocks:
                 _check_block(expected, block, f"(pod: {uid}, container: {name})")
-                charge(expected, block.numa_nodes, block.type, block.size_bytes)
+                charged.append(block)
                 for number in block.numa_nodes:
                     groups[number].add(block.numa_nodes)
+    for block in sorted(charged, key=lambda block: len(block.numa_nodes)):
+        charge(expected, block.numa_nodes, block.type, block.size_bytes)
     same = expected.keys() == books.keys() and all(
         _agree(number, expected, books, groups) for number in expected
     )
