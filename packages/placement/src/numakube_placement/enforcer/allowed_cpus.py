@@ -23,8 +23,8 @@ from numakube.api.koordinator import keys
 from numakube.api.koordinator.node_annotations import SystemQosResource
 from numakube.api.pod import has_ended
 from numakube.errors import InvalidValue
-from numakube.node import online_cpus, read_machine
 from numakube.node.cgroups import bare_id
+from numakube.node.sysfs_machine import online_cpus, read_machine
 from numakube.values.cpuset import NO_CPUS, CpuMask, CpuSet, union
 from numakube.values.numamask import mask_of
 from numakube.values.resources import CPU, MEMORY, is_hugepages
