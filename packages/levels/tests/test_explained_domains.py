@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from packages.levels.tests.test_level_search import RACK, SLICES, SMALL
 
 from numakube.insight.explain.workload_explanation import (
@@ -20,7 +22,7 @@ LABELS = {
 }
 
 
-def told_of(world: World, cpus: tuple[str, ...]) -> list[str]:
+def told_of(world: World, cpus: tuple[str, ...], *, reported: bool = True) -> list[str]:
     """Return the explanation of a gang with slices of two, whose pods want so many CPUs each."""
     members = tuple(
         pod(f"g{number}", cpu, labels=LABELS, annotations={SLICES: f"{RACK}=2"})
@@ -36,7 +38,8 @@ def told_of(world: World, cpus: tuple[str, ...]) -> list[str]:
         waiting=members,
         gang=gang,
     )
-    return render_workload(explain_workload(world.facts(), engine_of, workload)).splitlines()
+    facts = world.facts() if reported else replace(world.facts(), topologies={})
+    return render_workload(explain_workload(facts, engine_of, workload)).splitlines()
 
 
 def test_domains_are_a_table_with_what_holds_them() -> None:
@@ -66,4 +69,15 @@ def test_pods_that_fit_one_by_one_are_not_said_to_fit_as_a_gang() -> None:
         "One by one 4 of 4 would have a place: 1 on n0, 1 on n1, 1 on n2, 1 on n3. As a gang they"
         " do not fit, so none is bound: its pods are of several kinds: gang-sub-groups says which"
         " have slices."
+    )
+
+
+def test_a_gang_that_is_refused_by_amounts_alone_is_not_called_unknown() -> None:
+    """Nodes without a report are judged by their amounts, and its wish cannot be had even so."""
+    world = World()
+    for number in range(4):
+        world.add_node(f"n{number}", machine=SMALL, labels={RACK: f"r{number // 2}"})
+    assert told_of(world, ("6", "6", "6", "5"), reported=False)[1].endswith(
+        "As a gang they do not fit, so none is bound: its pods are of several kinds:"
+        " gang-sub-groups says which have slices."
     )

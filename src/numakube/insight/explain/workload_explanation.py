@@ -213,16 +213,17 @@ def _selecting(pod: Pod, labels: Mapping[str, str]) -> Pod:
 
 def _summary(facts: ClusterFacts, workload: ExplainedWorkload, placed: Placed, unknown: str) -> str:
     gang, needed = workload.gang, len(workload.waiting) + workload.missing
+    short = f": {workload.short}" if workload.short else ""
+    if workload.apart:
+        # Nodes of which too little is known were judged kindly: that it is refused is certain.
+        alone = f"{len(placed.nodes)} of {needed} would have a place: {_where(placed.nodes)}"
+        return f"One by one {alone}. As a gang they do not fit, so none is bound{short}."
     text = _how_many(workload, placed, needed)
     if unknown:
         alone = f"{text[0].lower()}{text[1:]}"
         return f"Whether they fit is not known: {unknown}. By amounts of whole nodes alone, {alone}"
     if gang is None or not needed:
         return text
-    short = f": {workload.short}" if workload.short else ""
-    if workload.apart:
-        alone = f"{len(placed.nodes)} of {needed} would have a place: {_where(placed.nodes)}"
-        return f"One by one {alone}. As a gang they do not fit, so none is bound{short}."
     fitting = workload.placed + len(placed.nodes)
     untried = untried_gang_of(facts, PodInfo(workload.sample))
     if fitting >= gang.min_count and untried is not None:
